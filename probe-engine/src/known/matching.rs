@@ -76,7 +76,8 @@ impl<'a> Matches<'a> {
     }
 }
 
-/// Returns what programs of the node said about it, and who: first what concerns the most pods.
+/// Returns what programs of the node said about it, and who: first what concerns the most pods, or what is
+/// most telling.
 fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
     let mut all: Vec<(Speaker, &str)> = Vec::new();
     if let Kind::CniFailing(it) = kind {

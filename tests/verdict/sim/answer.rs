@@ -127,7 +127,7 @@ impl Sim {
             let source = NameSource::KubeletLog;
             facts.push(Fact::PodFound { uid: uid.clone(), namespace, name, source });
         }
-        facts.push(Fact::WordsFound(WordsFound { uid: uid.clone(), said, unsaid }));
+        facts.push(Fact::WordsFound(WordsFound { uid: uid.clone(), since, said, unsaid }));
         facts
     }
 

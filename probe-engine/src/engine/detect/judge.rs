@@ -193,7 +193,15 @@ impl Judge {
 
     /// Returns the pods whose words are needed now.
     pub(super) fn words_wanted(&self, now: Timestamp) -> Vec<Need> {
-        self.words.values().flatten().filter(|it| it.due_at <= now).copied().collect()
+        let mut wanted: BTreeMap<u64, Need> = BTreeMap::new();
+        for need in self.words.values().flatten().filter(|it| it.due_at <= now) {
+            // Several findings can be about one pod.
+            let latest = wanted.entry(need.pod).or_insert(*need);
+            if latest.since < need.since {
+                *latest = *need;
+            }
+        }
+        wanted.into_values().collect()
     }
 
     /// Notes that a finding of this kind opened, was confirmed or closed.

@@ -162,8 +162,9 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         && let Some(said) = said(ctx, &key)
     {
         stuck = said.clone();
+    } else {
+        (stuck.said, stuck.unsaid) = pod.said_since(since);
     }
-    (stuck.said, stuck.unsaid) = pod.said_since(since);
     let kind = Kind::from(stuck);
     let shown = tries.iter().skip(tries.len().saturating_sub(SHOWN));
     // While the runtime pulls an image, it may be this pod's.
@@ -442,7 +443,8 @@ impl Explain for StuckStart {
                  (NetworkReady=false), pods stay ContainerCreating or Pending, and pods that end stay Terminating."
             }
             (None, _) if !self.said.is_empty() => {
-                "The start waits for what the program that is quoted could not do. It tries again by itself."
+                "The program that is quoted reports an error about the pod, and tries again by itself. If it was logged for each \
+                 try, the start waits for that."
             }
             (None, StartStep::Sandbox) if self.sandboxes > 0 => {
                 "The runtime has begun sandboxes for the pod, and has given up each of them. An ADD that failed is told as \

@@ -47,7 +47,8 @@ pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
     };
     let due_at = match &world.pods.get(&pod)?.words {
         None => ready,
-        Some(words) if words.since == it.since => ready.max(words.asked_at + AGAIN),
+        // Another finding about the pod may be younger, and has asked.
+        Some(words) if words.since >= it.since => ready.max(words.asked_at + AGAIN),
         Some(words) => ready.max(words.asked_at + SOON),
     };
     Some(Need { pod, since: it.since, due_at })

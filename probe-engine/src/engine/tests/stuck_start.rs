@@ -2,10 +2,10 @@
 
 use super::{
     containerd,
-    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, id, ms},
+    story::{CONTAINERD, DAEMON, KUBELET, POD_NETNS, SHIM, Story, UID, Who, id, ms, uid},
 };
 use crate::model::{
-    fact::{Fact, ImageWork, List, NetworksRead, NodeFolders, Origin, Span},
+    fact::{Fact, ImageWork, List, NetworksRead, NodeFolders, Origin, Said, Span, Speaker, WordsFound},
     finding::{Explain, Kind, StartCause, StartStep, StuckStart},
 };
 
@@ -200,6 +200,42 @@ fn what_waits_for_a_sandbox_that_is_given_up_is_said() {
         "no container has run, and there is no sandbox after 1 sandbox"
     );
     assert!(told.kind.explain().cause().contains("it refused what a plugin had printed"), "{told:?}");
+}
+
+/// The kubelet's words, in answer to a question about what the pod has waited for since then.
+fn said(since: u64, text: &str) -> Fact {
+    Fact::WordsFound(WordsFound {
+        uid: uid(),
+        since: ms(since),
+        said: vec![Said {
+            by: Speaker::Kubelet,
+            text: text.to_owned(),
+            at: "2026-11-25T09:29:07Z".to_owned(),
+            source: "journal".to_owned(),
+        }],
+        unsaid: None,
+    })
+}
+
+/// Returns the end of the summary of the finding, as of this second.
+fn quoted(story: &mut Story, second: u64) -> Option<String> {
+    let (_, engine) = story.until(second * SECOND).judge((second + 1) * SECOND);
+    let told = engine.findings().find(|it| matches!(it.kind, Kind::StuckStart(_))).expect("it is told");
+    told.kind.explain().summary().split_once("the kubelet says: ").map(|(_, said)| said.to_owned())
+}
+
+/// An answer about an earlier wait counts for nothing, and a further try of the runtime keeps the words.
+#[test]
+fn the_words_of_a_finding_stay_while_the_runtime_tries_again() {
+    let mut story = waiting(true);
+    story.until(290 * SECOND).listed(said(9, "of before"));
+    assert_eq!(quoted(&mut story, 305), None);
+    let mut story = waiting(true);
+    story.until(290 * SECOND).listed(said(10, "no space left"));
+    assert_eq!(quoted(&mut story, 305).as_deref(), Some("no space left"));
+    story.at(330 * SECOND).netns(DAEMON, POD_NETNS, 7);
+    story.cni(586, CONTAINERD, "/usr/lib/cni/bridge", "ADD", containerd::PATH);
+    assert_eq!(quoted(&mut story, 340).as_deref(), Some("no space left"));
 }
 
 /// The runtime's own calls say where it looks. Those of a plugin, and of other programs, do not count.

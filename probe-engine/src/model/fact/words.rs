@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_with::skip_serializing_none;
 use strum::{EnumString, IntoStaticStr};
 
-use crate::model::id::PodUid;
+use crate::model::{id::PodUid, time::Timestamp};
 
 /// A program of the node that says what it waits for, or why it failed.
 #[derive(
@@ -20,7 +20,8 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// Whether it may be the one who said what the other one says: the kubelet repeats the runtime's errors.
+    /// Whether a pattern for its words may match those of the other one: the kubelet repeats the runtime's
+    /// errors.
     pub(crate) fn repeats(self, other: Self) -> bool {
         (self == Self::Plugin) == (other == Self::Plugin)
     }
@@ -43,6 +44,8 @@ pub struct Said {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WordsFound {
     pub uid: PodUid,
+    /// As it was asked.
+    pub since: Timestamp,
     /// The most telling one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Said>,

@@ -204,7 +204,7 @@ impl Files {
     }
 }
 
-/// Finds what made the logs show about these.
+/// Searches the logs.
 fn search_logs(answerer: &mut Answerer<'_>, searches: Vec<LogSearch>) -> Report {
     let found = answerer.search_logs(searches, clock::boot_wall_ns(), clock::now()).into_iter();
     let at = clock::now();

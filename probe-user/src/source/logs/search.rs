@@ -109,7 +109,7 @@ pub(crate) fn find(
 ) -> Found {
     let mut words = Words::default();
     for (pod, since) in &search.pods {
-        words.add(pod, clock::wall_us((*since).max(now.saturating_sub(words::RECENT)), boot_wall_ns));
+        words.add(pod, *since, clock::wall_us((*since).max(now.saturating_sub(words::RECENT)), boot_wall_ns));
     }
     let containers = search.containers.iter().map(|it| (it.from, it.until));
     let sandboxes = search.sandboxes.iter().map(|it| (it.from, it.until));
@@ -176,7 +176,9 @@ impl Logged {
             if is_from_kubelet && let Some(held) = held::read(text) {
                 logged.hold(at, held);
             }
-            is_work | words.read(at, text, file)
+            words.read(at, text, file);
+            // A kubelet may log to a file of its own while the runtime logs to the journal.
+            is_work && words.is_empty()
         });
         (logged, not)
     }

@@ -209,6 +209,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             };
             Fact::WordsFound(WordsFound {
                 uid: uid(),
+                since: Timestamp(1),
                 said: is_said.then_some(said).into_iter().collect(),
                 unsaid: (!is_said).then(|| "nowhere".to_owned()),
             })

@@ -107,7 +107,7 @@ impl Pod {
     /// What the runtime and the kubelet say about the pod, which has waited since then.
     pub(crate) fn said_since(&self, since: Timestamp) -> (Vec<Said>, Option<String>) {
         match &self.words {
-            Some(words) if words.asked_at >= since => (words.said.clone(), words.unsaid.clone()),
+            Some(words) if words.since >= since => (words.said.clone(), words.unsaid.clone()),
             Some(_) | None => (Vec::new(), None),
         }
     }

@@ -63,8 +63,9 @@ pub(super) fn each(
         is_found |= each_of_file(root, Path::new(path), window, not, report);
     }
     if !is_found {
-        for path in outputs(root).iter().take(MAX_OUTPUTS) {
-            each_of_file(root, path, window, not, report);
+        let others = outputs(root).into_iter().filter(|path| files().all(|it| path != Path::new(it)));
+        for path in others.take(MAX_OUTPUTS) {
+            each_of_file(root, &path, window, not, report);
         }
     }
 }

@@ -4,7 +4,12 @@
 //! sandboxes. The kubelet writes klog's text or JSON (`pod_workers.go`, `nestedpendingoperations.go`), and
 //! the runtimes write logrus' text or JSON. A distribution that runs both in one process has both.
 
-use std::{cmp::Reverse, collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    time::Duration,
+};
 
 use jiff::Timestamp as Wall;
 use serde_json::Value;
@@ -13,7 +18,10 @@ use super::{
     AskedPod, Unreadable,
     plugin_log::{plain, unquote},
 };
-use crate::model::fact::{Fact, NameSource, Said, Speaker, WordsFound};
+use crate::model::{
+    fact::{Fact, NameSource, Said, Speaker, WordsFound},
+    time::Timestamp,
+};
 
 /// Older lines say what a pod waited for before. The kubelet tries again within 5 min.
 pub(super) const RECENT: Duration = Duration::from_secs(6 * 60);
@@ -21,6 +29,9 @@ pub(super) const RECENT: Duration = Duration::from_secs(6 * 60);
 const MAX_SAID: usize = 4;
 /// The most different errors that are compared.
 const MAX_FORMS: usize = 32;
+
+/// A word of at least this many hexadecimal digits is an id.
+const ID_DIGITS: usize = 12;
 
 /// Errors that say that something failed, and not what.
 const VAGUE: [&str; 5] = [
@@ -33,13 +44,17 @@ const VAGUE: [&str; 5] = [
 
 /// The words about each pod.
 #[derive(Debug, Default)]
-pub(super) struct Words<'a>(Vec<PodWords<'a>>);
+pub(super) struct Words<'a> {
+    pods: Vec<PodWords<'a>>,
+    /// The words that a line about a pod contains, one of them, with the pod's place. There may be a hundred
+    /// pods, and many lines.
+    signs: BTreeMap<String, usize>,
+}
 
 #[derive(Debug)]
 struct PodWords<'a> {
     pod: &'a AskedPod,
-    /// What a line about the pod contains: one of these.
-    signs: Vec<String>,
+    asked_since: Timestamp,
     /// Microseconds since 1970.
     since: u64,
     /// The errors by their words without numbers, which differ from try to try.
@@ -56,42 +71,62 @@ struct Heard {
 }
 
 impl<'a> Words<'a> {
-    /// Adds a pod, which has waited since then: microseconds since 1970.
-    pub(super) fn add(&mut self, pod: &'a AskedPod, since: u64) {
-        let mut signs = vec![pod.uid.as_str().to_owned()];
+    /// Adds a pod, which has waited since then. `from`: older lines do not count, microseconds since 1970.
+    pub(super) fn add(&mut self, pod: &'a AskedPod, asked_since: Timestamp, from: u64) {
+        let place = self.pods.len();
+        self.signs.insert(pod.uid.as_str().to_owned(), place);
         if let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) {
-            signs.push(format!("\"{namespace}/{name}\""));
+            self.signs.insert(format!("{namespace}/{name}"), place);
         }
-        signs.extend(pod.sandboxes.iter().map(|id| id.as_str().to_owned()));
-        self.0.push(PodWords { pod, signs, since, forms: BTreeMap::new(), name: None });
+        self.signs.extend(pod.sandboxes.iter().map(|id| (id.as_str().to_owned(), place)));
+        self.pods.push(PodWords { pod, asked_since, since: from, forms: BTreeMap::new(), name: None });
     }
 
-    /// Reads a line. Returns whether it is about one of the pods.
-    pub(super) fn read(&mut self, at: u64, line: &str, file: &Path) -> bool {
-        // Most lines are no errors, and there may be a hundred pods to look for.
-        if !line.starts_with(['E', 'F']) && !line.contains("err") {
-            return false;
+    pub(super) fn is_empty(&self) -> bool {
+        self.pods.is_empty()
+    }
+
+    /// Reads a line.
+    pub(super) fn read(&mut self, at: u64, line: &str, file: &Path) {
+        // Most lines are no errors. klog's JSON may have the error in its message.
+        let may_be_error =
+            line.starts_with(['E', 'F']) || line.contains("err") || line.starts_with("{\"ts\":");
+        if self.is_empty() || !may_be_error {
+            return;
         }
-        let mut is_wanted = false;
-        let mut error = None;
-        for it in &mut self.0 {
-            if at < it.since || !it.signs.iter().any(|sign| line.contains(sign.as_str())) {
+        let about = self.about(line);
+        if about.is_empty() {
+            return;
+        }
+        let Some((by, text)) = read(line) else { return };
+        let uid = uid_of(line);
+        for place in about {
+            let Some(it) = self.pods.get_mut(place).filter(|it| it.since <= at) else { continue };
+            // A pod that is gone may have had the same name, and a message may quote any UID.
+            if uid.is_some_and(|uid| uid != it.pod.uid.as_str()) {
                 continue;
             }
-            let Some((by, text)) = error.get_or_insert_with(|| read(line)) else { return is_wanted };
-            is_wanted = true;
-            it.hear(at, *by, text, file);
-            if it.pod.name.is_none() && *by == Speaker::Kubelet {
+            it.hear(at, by, &text, file);
+            if it.pod.name.is_none() && by == Speaker::Kubelet {
                 it.name = pod_of(line, it.pod.uid.as_str()).or(it.name.take());
             }
         }
-        is_wanted
+    }
+
+    /// Returns the places of the pods whose signs a line contains.
+    fn about(&self, line: &str) -> BTreeSet<usize> {
+        let mut about = BTreeSet::new();
+        for words in line.split(|letter: char| !letter.is_ascii_alphanumeric() && !"-./".contains(letter)) {
+            about.extend(self.signs.get(words));
+            about.extend(words.split('/').filter_map(|word| self.signs.get(word)));
+        }
+        about
     }
 
     /// Returns the answers. `not`: the places that were searched.
     pub(super) fn answers(self, not: &Unreadable) -> Vec<Fact> {
         let mut facts = Vec::new();
-        for PodWords { pod, forms, name, .. } in self.0 {
+        for PodWords { pod, asked_since, forms, name, .. } in self.pods {
             let mut heard: Vec<Heard> = forms.into_values().collect();
             heard.sort_by_key(|it| Reverse((it.is_telling, it.at)));
             heard.truncate(MAX_SAID);
@@ -101,7 +136,12 @@ impl<'a> Words<'a> {
                 let source = NameSource::KubeletLog;
                 facts.push(Fact::PodFound { uid: pod.uid.clone(), namespace, name, source });
             }
-            facts.push(Fact::WordsFound(WordsFound { uid: pod.uid.clone(), said, unsaid }));
+            facts.push(Fact::WordsFound(WordsFound {
+                uid: pod.uid.clone(),
+                since: asked_since,
+                said,
+                unsaid,
+            }));
         }
         facts
     }
@@ -109,13 +149,18 @@ impl<'a> Words<'a> {
 
 impl PodWords<'_> {
     fn hear(&mut self, at: u64, by: Speaker, text: &str, file: &Path) {
-        let form: String = text.chars().filter(|letter| letter.is_alphabetic()).collect();
-        if self.forms.len() >= MAX_FORMS && !self.forms.contains_key(&form) {
-            return;
-        }
-        // The journal is read from its newest line to the oldest.
-        if self.forms.get(&form).is_some_and(|known| known.at > at) {
-            return;
+        let form = form(text);
+        match self.forms.get(&form) {
+            // The journal is read from its newest line to the oldest.
+            Some(known) if known.at > at => return,
+            Some(_) => {}
+            None if self.forms.len() < MAX_FORMS => {}
+            None => {
+                let oldest = self.forms.iter().min_by_key(|(_, it)| it.at);
+                let oldest = oldest.filter(|(_, it)| it.at < at).map(|(form, _)| form.clone());
+                let Some(oldest) = oldest else { return };
+                self.forms.remove(&oldest);
+            }
         }
         let seconds = i64::try_from(at / 1_000_000).unwrap_or(i64::MAX);
         let said = Said {
@@ -129,15 +174,31 @@ impl PodWords<'_> {
     }
 }
 
+/// Returns a text without its numbers and ids, which differ from try to try.
+fn form(text: &str) -> String {
+    let mut form = String::new();
+    for word in text.split(|letter: char| !letter.is_alphanumeric()) {
+        let is_id = word.len() >= ID_DIGITS && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_id {
+            form.extend(word.chars().filter(|letter| letter.is_alphabetic()));
+        }
+    }
+    form
+}
+
 /// Returns who logged an error, and its text. None: the line is no error.
 fn read(line: &str) -> Option<(Speaker, String)> {
     // klog continues a message of several lines with a tab, and what follows may be a container's own text.
     let line = line.trim_end();
     let (by, text) = if line.starts_with('{') {
-        // klog has `err` in errors alone; logrus has `level`.
+        // klog has `ts`, and `v` in what is no error; logrus has `level`.
         let members: Value = serde_json::from_str(line).ok()?;
-        if let Some(err) = member(&members, "err") {
-            (Speaker::Kubelet, err.to_owned())
+        if members.get("v").is_some() {
+            return None;
+        }
+        if members.get("ts").is_some() {
+            let text = member(&members, "err").or_else(|| member(&members, "msg").map(told_by_operation))?;
+            (Speaker::Kubelet, text.to_owned())
         } else if is_error(member(&members, "level")?) {
             let text = member(&members, "error").or_else(|| member(&members, "msg"))?;
             (Speaker::Runtime, text.to_owned())
@@ -190,8 +251,12 @@ fn of_klog(line: &str) -> Option<&str> {
     if text.starts_with('"') {
         return value(text, " err=").or_else(|| value(text, ""));
     }
-    // nestedpendingoperations.go writes until when it waits before what went wrong.
-    Some(text.split_once(". Error: ").map_or(text, |(_, error)| error))
+    Some(told_by_operation(text))
+}
+
+/// Leaves out until when the kubelet waits, which nestedpendingoperations.go writes before what went wrong.
+fn told_by_operation(text: &str) -> &str {
+    text.split_once(". Error: ").map_or(text, |(_, error)| error)
 }
 
 /// Returns the value after the first of these words: what is between its quotes, with the quoting in it, or
@@ -233,6 +298,13 @@ fn told(text: &str) -> String {
         return format!("{before} : {after}");
     }
     text.to_owned()
+}
+
+/// Returns the UID of the pod that a line of the kubelet is about, if the line has it as a member.
+fn uid_of(line: &str) -> Option<&str> {
+    let (_, rest) = line.rsplit_once("podUID")?;
+    let rest = rest.trim_start_matches(['=', ':', '\\', '"', ' ']);
+    rest.split(['"', '\\', ' ', ',', '}']).next().filter(|uid| !uid.is_empty())
 }
 
 /// Returns the namespace and the name of the pod with this UID, if the kubelet's line names them.

@@ -131,7 +131,7 @@ impl Table {
     /// Takes in what was found. Older words stay until there are others.
     pub(in crate::engine::world) fn words_found(&mut self, it: WordsFound) {
         let Some(row) = self.by_uid(&it.uid).and_then(|id| self.rows.get_mut(&id)) else { return };
-        let Some(words) = &mut row.words else { return };
+        let Some(words) = row.words.as_mut().filter(|words| words.since == it.since) else { return };
         if !it.said.is_empty() || words.said.is_empty() {
             words.said = it.said;
             words.unsaid = it.unsaid;

@@ -8,6 +8,7 @@ use super::{AskedPod, Fact, NameSource, Said, Speaker, Unreadable, Words, read};
 use crate::model::{
     fact::WordsFound,
     id::{ContainerId, PodUid},
+    time::Timestamp,
 };
 
 const UID: &str = "00000000-0142-4000-8000-000000000001";
@@ -68,6 +69,12 @@ fn the_kubelet_says_what_it_waits_for() {
             ),
             "network is not ready: cni plugin not initialized",
         ),
+        (
+            format!(
+                r#"{{"ts":1795668067906.4,"caller":"a.go:348","msg":"Operation for \"x\" failed. No retries permitted until y. Error: MountVolume.SetUp failed for volume \"tls\" (UniqueName: \"u\") pod \"web-0\" (UID: \"{UID}\") : secret \"tls\" not found"}}"#
+            ),
+            r#"MountVolume.SetUp failed for volume "tls" : secret "tls" not found"#,
+        ),
     ] {
         assert_eq!(read(&line), of_kubelet(expected), "{line}");
     }
@@ -107,6 +114,7 @@ fn what_is_no_error_says_nothing() {
         r#"time="2026-11-21T08:15:10.5Z" level=info msg="StopPodSandbox" error="x""#,
         r#"{"level":"info","msg":"StopPodSandbox","error":"x"}"#,
         r#"{"ts":1,"msg":"Event occurred","v":0}"#,
+        r#"{"ts":1,"msg":"Event occurred","v":0,"err":"no"}"#,
         "{",
         "E1",
         "Error: what a container prints",
@@ -128,6 +136,25 @@ fn what_a_container_can_write_is_not_quoted() {
     assert_eq!(read(&sync(container)), None);
 }
 
+/// Each try has a sandbox of its own, and the newest error counts however many there were.
+#[test]
+fn ids_make_no_new_error() {
+    let tries = (1..=40_u64).map(|n| {
+        let id = format!("{n:02x}").repeat(32);
+        (n, sync(&format!("failed to setup network for sandbox {id}: no route")))
+    });
+    let facts = answers(&pod(Some("web-0")), &tries.collect::<Vec<_>>());
+    assert_eq!(texts(&facts).len(), 1, "{facts:?}");
+    let words = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"];
+    let mut many = Vec::new();
+    for one in words {
+        many.extend(words.map(|other| format!("{one} {other}")));
+    }
+    let many: Vec<(u64, String)> = (1..).zip(many.iter().map(|text| sync(text))).collect();
+    let facts = answers(&pod(Some("web-0")), &many);
+    assert_eq!(texts(&facts).first(), Some(&"zeta zeta"));
+}
+
 /// The journal is read from its newest line to the oldest.
 #[test]
 fn the_latest_of_equal_errors_counts() {
@@ -140,7 +167,7 @@ fn the_latest_of_equal_errors_counts() {
 
 fn answers(pod: &AskedPod, lines: &[(u64, String)]) -> Vec<Fact> {
     let mut words = Words::default();
-    words.add(pod, 1_700_000_000_000_000);
+    words.add(pod, Timestamp(1), 1_700_000_000_000_000);
     for (second, line) in lines {
         words.read(1_700_000_000_000_000 + second * 1_000_000, line, Path::new("/var/log/kubelet.log"));
     }
@@ -190,9 +217,13 @@ fn a_line_is_about_a_pod_by_its_uid_its_name_or_a_sandbox() {
     let other = sync("no").replace(UID, OTHER).replace("web-0", "web-00");
     let mut words = Words::default();
     let asked = pod(Some("web-0"));
-    words.add(&asked, 50);
-    assert!(!words.read(60, &other, Path::new("/log")));
-    assert!(!words.read(49, &sync("before"), Path::new("/log")));
+    words.add(&asked, Timestamp(1), 50);
+    words.read(60, &other, Path::new("/log"));
+    words.read(49, &sync("before"), Path::new("/log"));
+    // A pod of the same name that is gone, and an image that has the UID in its name.
+    words.read(60, &sync("gone").replace(UID, OTHER), Path::new("/log"));
+    let quoting = sync(&format!("x:{UID}")).replace(&format!("podUID=\"{UID}"), &format!("podUID=\"{OTHER}"));
+    words.read(60, &quoting, Path::new("/log"));
     let facts = words.answers(&Unreadable::default());
     let [Fact::WordsFound(WordsFound { said, unsaid, .. })] = &facts[..] else { panic!("{facts:?}") };
     let nowhere = Some("there is no journal and no log file to read it from".to_owned());
