@@ -79,7 +79,7 @@ fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<(
     for event in &received.events {
         let key = event["finding"]["key"].as_str().unwrap_or_default();
         if !key.is_empty() && !key.starts_with("blind_spot/") {
-            found.push(key);
+            found.push((key, &event["text"]));
         }
     }
     let made = received.named("cni.finished").count();

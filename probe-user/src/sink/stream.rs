@@ -237,8 +237,16 @@ impl Stream {
         let terminal = self.destination.terminal;
         let is_gone = self.is_gone;
         match time::timeout(grace, self.outlet.finish()).await {
+            Ok(Ok(())) => {
+                // The last events may be ones that are not wanted here.
+                if let Some(passed) = self.passed
+                    && self.missed == 0
+                {
+                    (self.on_written.0)(passed);
+                }
+            }
             Ok(Err(error)) if !is_gone && !is_hangup(terminal, &error) => return Err(error),
-            Ok(_) => {}
+            Ok(Err(_hangup)) => {}
             Err(_late) => {
                 self.dropped.fetch_add(waiting(), Ordering::Relaxed);
             }
@@ -381,6 +389,10 @@ mod tests {
         block_on(stream.idle(Duration::from_secs(20)));
         stream.accept_after_read();
         assert_eq!(last.load(Ordering::Relaxed), 9);
+        // The last event before the end.
+        stream.offer(&mut Vec::new(), 10, say).expect("it is not closed");
+        let unwritten = block_on(stream.finish(Duration::from_secs(20))).expect("written");
+        assert_eq!((unwritten, last.load(Ordering::Relaxed)), (Unwritten(0), 10));
     }
 
     /// The next event may not come for hours.

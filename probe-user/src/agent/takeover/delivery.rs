@@ -25,6 +25,8 @@ pub(crate) struct Delivery {
     waiting: VecDeque<Portion>,
     /// How far the rings had been read when their room was last given back.
     read: Option<RingsRead>,
+    /// The number of the last event that was taken. Its line may be one that no filter keeps.
+    seq: u64,
 }
 
 /// Lines of the stream, and the number of the last event before or in them.
@@ -57,6 +59,7 @@ impl Delivery {
         let read = if is_held { session.engine().rings_read() } else { None };
         let lines = StreamLines { bytes: mem::take(session.output()), seq: session.last_seq() };
         let write = if is_held { write.unwrap_or(0) } else { 0 };
+        let has_events = mem::replace(&mut self.seq, lines.seq) != lines.seq;
         match self.waiting.back_mut() {
             Some(last) if last.write >= write => {
                 last.lines.bytes.extend(lines.bytes);
@@ -64,7 +67,7 @@ impl Delivery {
                 last.read = read;
             }
             Some(_) | None => {
-                if !lines.bytes.is_empty() || read != self.read {
+                if has_events || !lines.bytes.is_empty() || read != self.read {
                     self.waiting.push_back(Portion { lines, read, write, since: now });
                 }
             }
@@ -99,5 +102,41 @@ impl Delivery {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Delivery;
+    use crate::{
+        agent::takeover::checkpoint::tests::header,
+        engine::Call,
+        model::{
+            fact::{Fact, Loss, Observation, Origin},
+            time::Timestamp,
+        },
+        session::Session,
+        sink::{render::jsonl::Jsonl, select::filter::Filter},
+    };
+
+    /// Otherwise the hooks would not learn that a server has reported the event, and the next agent could
+    /// give its number to another one.
+    #[test]
+    fn the_number_of_an_event_that_no_line_shows_goes_on_to_the_stream() {
+        let filter = Filter { events: vec!["finding".to_owned()], ..Filter::default() };
+        let mut session = Session::new(&header("b"), filter, Box::new(Jsonl));
+        let mut delivery = Delivery::new(None);
+        let at = Timestamp(1_000);
+        delivery.take(&mut session, None, at);
+        while delivery.next(0, at).is_some() {}
+        let fact = Fact::Lost { what: Loss::BulkRing, count: 3 };
+        session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact })).expect("no recording");
+        session.call(Call::Advance(Timestamp(20_000_000_000))).expect("no recording");
+        assert!(session.last_seq() > 0 && session.output().is_empty());
+        delivery.take(&mut session, None, at);
+        let lines = delivery.next(0, at).expect("a portion");
+        assert_eq!((lines.bytes.len(), lines.seq), (0, session.last_seq()));
+        delivery.take(&mut session, None, at);
+        assert!(delivery.next(0, at).is_none(), "nothing is new");
     }
 }

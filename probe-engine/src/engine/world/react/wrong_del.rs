@@ -38,6 +38,11 @@ pub(crate) fn note(world: &mut World, ctx: EventContext, call: &Call, id: &Conta
     if call.call.command != "DEL" {
         return;
     }
+    let before = (id.clone(), ifname.to_owned());
+    if world.attachments.get(&before).is_none() && world.lists.is_marked() {
+        // The ADD may be among the lost records, and with it whose namespace it was.
+        return;
+    }
     let plugin = &call.call.plugin;
     let netns = call.call.netns.as_deref().unwrap_or_default();
     let owner = owner_of(world, netns, id);
@@ -50,7 +55,7 @@ pub(crate) fn note(world: &mut World, ctx: EventContext, call: &Call, id: &Conta
     if wrong_netns(world, ctx, (id, ifname), del, owner) {
         return;
     }
-    let Some(row) = world.attachments.get(&(id.clone(), ifname.to_owned())) else { return };
+    let Some(row) = world.attachments.get(&before) else { return };
     let how = if row.is_adding() {
         WrongDelForm::AddOpen
     } else if row.adds().any(was_killed) {
