@@ -29,7 +29,7 @@ pub use world::table::belief::{Lag, LagBy, LagOf};
 use std::{collections::BTreeMap, time::Duration};
 
 use count::Counts;
-use detect::FindingTracker;
+use detect::{About, FindingTracker};
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use share::Share;
@@ -440,7 +440,13 @@ impl Engine {
             }
             // After a jump of the time the logs are searched once.
             for need in wanted.words {
-                react::words::ask(&mut self.world, need.pod, need.since, self.now.max(due));
+                let now = self.now.max(due);
+                match need.about {
+                    About::Pod(pod) => react::words::ask(&mut self.world, pod, need.since, now),
+                    About::Daemon(comm) => {
+                        react::words::ask_daemon(&mut self.world, &comm, need.since, now);
+                    }
+                }
             }
             react::reading::poll(&mut self.world, due, self.finding_tracker.waiting());
             for held in told {
@@ -540,6 +546,7 @@ impl Engine {
                 | CheckpointEntry::Runtime(_)
                 | CheckpointEntry::Belief(_)
                 | CheckpointEntry::Recovery(_)
+                | CheckpointEntry::Failing(_)
                 | CheckpointEntry::Starts(_),
             ) => {}
         }

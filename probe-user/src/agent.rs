@@ -247,7 +247,8 @@ impl Agent {
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }
                 | Question::HeldRequests { .. }
-                | Question::Words { .. } => &self.routes.files,
+                | Question::Words { .. }
+                | Question::DaemonWords { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
             };

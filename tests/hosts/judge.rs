@@ -72,7 +72,8 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 | Question::Pressure { .. }
                 | Question::ImageWork { .. }
                 | Question::HeldRequests { .. }
-                | Question::Words { .. } => None,
+                | Question::Words { .. }
+                | Question::DaemonWords { .. } => None,
             };
             if let Some(fact) = fact {
                 engine.observe(Observation { at: now.get(), origin: Origin::Listed, fact });

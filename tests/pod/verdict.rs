@@ -1,6 +1,7 @@
 //! Stories on a node that `sandprobe` watches. Each test checks its findings, and that there are no others.
 
 mod crowded;
+mod failing;
 mod incomplete;
 mod killed;
 mod known;

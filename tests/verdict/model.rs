@@ -289,6 +289,7 @@ impl History {
                 | Kind::PhantomSandbox(_)
                 | Kind::StaleRuntimeStatus(_)
                 | Kind::MissedRuntimeEvent(_)
+                | Kind::DaemonFailing(_)
                 | Kind::RuntimeUnresponsive(_)
                 | Kind::DuplicateContainer(_)
                 | Kind::DuplicateAddress(_)

@@ -4,6 +4,9 @@
 //! # Comments explain the story.
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
+//! 5s    kubelet|runtime fails CODE             it ends by itself | is stopped: by systemd
+//! 5s    runtime is asked                       a program of its name is run for its configuration, and fails
+//! 5s    kubelet|runtime says of itself TEXT…   it logs why it ends
 //! 0s    crio starts                            | dies: a second runtime, which nobody uses
 //! 0s    second containerd starts               | dies: that of Docker, which no kubelet uses
 //! 0s    runtime is followed                    over CRI, with its events, from now on
@@ -153,6 +156,14 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["runtime", "dies"] => sim.runtime_dies(),
         ["kubelet", "starts"] => sim.kubelet_starts(),
         ["kubelet", "dies"] => sim.kubelet_dies(),
+        [by @ ("kubelet" | "runtime"), "fails", code] => {
+            sim.daemon_fails(by, code.parse().map_err(|_error| "an exit code")?);
+        }
+        [by @ ("kubelet" | "runtime"), "is", "stopped"] => sim.daemon_is_stopped(by),
+        ["runtime", "is", "asked"] => sim.runtime_is_asked(),
+        [by @ ("kubelet" | "runtime"), "says", "of", "itself", text @ ..] => {
+            sim.says(by, "", &text.join(" "))
+        }
         ["runtime", "is", "followed"] => sim.follow(),
         ["runtime", "lists"] => sim.list_statuses(),
         ["runtime", "hangs"] => sim.runtime_answers(Answer::Hangs),
@@ -366,6 +377,7 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::StaleRuntimeStatus(it) => (format!("{:?}", it.how), String::new()),
         Kind::MissedRuntimeEvent(it) => (format!("{:?}", it.event), String::new()),
+        Kind::DaemonFailing(it) => (it.exit_code.to_string(), format!("{} x{}", it.daemon, it.count)),
         Kind::RuntimeUnresponsive(it) => {
             let state = it.state.map(|state| format!("{state:?}")).unwrap_or_default();
             (
@@ -394,6 +406,7 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
     let said = match &it.kind {
         Kind::StuckStart(it) => it.said.first(),
         Kind::StuckStop(it) => it.said.first(),
+        Kind::DaemonFailing(it) => it.said.first(),
         _ => None,
     };
     let said = said.map(|said| format!("says {}", said.text)).unwrap_or_default();

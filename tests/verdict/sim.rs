@@ -136,7 +136,7 @@ pub(crate) struct Sim {
     unanswered: Option<(Timestamp, Timestamp)>,
     /// Pods that were deleted: the kubelet removed their log folders.
     deleted: BTreeSet<PodUid>,
-    /// What was said about pods: when, and about which.
+    /// What was said about pods: when, and about which. No pod: a daemon said it about itself.
     said: Vec<(Timestamp, String, Said)>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,

@@ -116,7 +116,8 @@ impl Node {
             | Question::Process { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }
-            | Question::Words { .. } => Vec::new(),
+            | Question::Words { .. }
+            | Question::DaemonWords { .. } => Vec::new(),
             Question::Relist => {
                 self.diff = RecordsDiff::default();
                 self.all()

@@ -18,6 +18,7 @@ mod cni_failing;
 mod cni_queue;
 mod cni_slow;
 mod cni_wrong_del;
+mod daemon_failing;
 mod duplicate_address;
 mod duplicate_container;
 mod duplicate_sandbox;
@@ -53,6 +54,7 @@ pub(super) use finding_tracker::FindingTracker;
 pub(super) use leaked_address::unjudged;
 pub use survey::Daemons;
 pub(super) use survey::survey;
+pub(super) use words::About;
 
 use std::{cell::OnceCell, collections::BTreeMap, time::Duration};
 
@@ -185,6 +187,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::and_scan(FindingKind::PhantomSandbox, phantom_sandbox::gather),
         BySubject::<StaleRuntimeStatus>::each(FindingKind::StaleRuntimeStatus),
         BySubject::<MissedRuntimeEvent>::each(FindingKind::MissedRuntimeEvent),
+        ByScan::detector(FindingKind::DaemonFailing, daemon_failing::detect),
         ByScan::detector(FindingKind::RuntimeUnresponsive, runtime_unresponsive::detect),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),

@@ -291,6 +291,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::HeldRequests(_)
         | Fact::ProcessState(_)
         | Fact::WordsFound(_)
+        | Fact::DaemonWordsFound(_)
         | Fact::RuntimeLink(_)
         | Fact::RuntimeStatus(_)
         | Fact::RuntimeEvent(_)

@@ -84,6 +84,8 @@ pub enum CheckpointEntry {
     Runtime(table::belief::Runtime),
     Belief(Box<table::belief::Belief>),
     Recovery(Box<Recovery>),
+    /// A runtime or a kubelet that does not come up.
+    Failing(table::failing::Failing),
     /// The starts that were reported as complete, in that order.
     Starts(Vec<Start>),
     /// A kernel record that the watermark has not passed yet.
@@ -173,6 +175,7 @@ pub(crate) struct World {
     pub(super) releases: BTreeMap<String, table::release::Release>,
     pub(super) accounts: table::balance::Accounts,
     pub(super) boot: table::recovery::Boot,
+    pub(super) failing: table::failing::Table,
     pub(super) starts: table::start::Table,
     pub(super) node: Node,
     /// The time of the first change since the engine last asked.

@@ -89,6 +89,7 @@ fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
     let said = match kind {
         Kind::StuckStart(it) => &it.said[..],
         Kind::StuckStop(it) => &it.said,
+        Kind::DaemonFailing(it) => &it.said,
         _ => &[],
     };
     all.extend(said.iter().map(|it| (it.by, &*it.text)));

@@ -298,6 +298,9 @@ pub enum Question {
         sandboxes: Vec<ContainerId>,
         since: Timestamp,
     },
+    /// What has this runtime or kubelet, which fails again and again, said since then? Answered by
+    /// `DaemonWordsFound`.
+    DaemonWords { daemon: String, since: Timestamp },
     /// What does this process do? Answered by `ProcessState`, if it exists.
     Process { process: TaskKey },
     /// Which states do the runtimes list now? Answered by `RuntimeStatus`, if a runtime is followed.

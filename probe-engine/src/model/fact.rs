@@ -46,7 +46,7 @@ pub use runtime::{
     Answer, Believed, Described, EventStream, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus,
     Stated,
 };
-pub use words::{Said, Speaker, WordsFound};
+pub use words::{DaemonWordsFound, Said, Speaker, WordsFound};
 
 /// A fact and its time: for a kernel record the hook's time, for a listing the time of reading.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -203,6 +203,8 @@ pub enum Fact {
     ProcessState(ProcessState),
     /// What the runtime and the kubelet say about a pod; the answer to a question.
     WordsFound(WordsFound),
+    /// What a runtime or a kubelet says that does not come up; the answer to a question.
+    DaemonWordsFound(DaemonWordsFound),
 
     // What a runtime reports over CRI.
     RuntimeLink(RuntimeLink),

@@ -21,7 +21,7 @@ pub(crate) fn quotation(said: &[Said]) -> String {
 
 /// Returns a comment that says where nothing was found.
 pub(crate) fn nothing_said(unsaid: &str) -> String {
-    format!("# sandprobe found no error about the pod: {}.", escaped(unsaid))
+    format!("# sandprobe found no error about it: {}.", escaped(unsaid))
 }
 
 /// Leaves the most telling error, without when and where it was logged: the rest changes with each try.

@@ -4,7 +4,7 @@
 //! **Invariant:** text from the node gets into a command only between quotes, and not at all if a terminal
 //! could act on it. No command deletes anything that it has not checked.
 
-use probe_common::runtime;
+use probe_common::runtime::{self, DISTRIBUTIONS, RUNTIMES};
 
 use crate::model::id::ContainerId;
 
@@ -95,6 +95,24 @@ pub(crate) fn kubelet_in_journal() -> Vec<String> {
 #[must_use]
 pub(crate) fn sandboxes_in_journal() -> String {
     format!("journalctl {}-u kubelet --since -30min | grep -i sandbox", units())
+}
+
+/// Returns the commands that show why a runtime or a kubelet did not start, and start it. `daemon`: the name
+/// of its program.
+#[must_use]
+pub(crate) fn unit_commands(daemon: &str) -> Vec<String> {
+    let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
+    let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
+    let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();
+    // A unit has the name of its program, or the beginning of it (docker, cri-docker, k3s).
+    let own = units.iter().filter(|unit| daemon.starts_with(**unit)).max_by_key(|unit| unit.len());
+    let unit = own.copied().or(units.first().copied()).unwrap_or(daemon);
+    vec![
+        "# What it said last, and what became of it:".to_owned(),
+        format!("journalctl -u {unit} -n 50 --no-pager"),
+        "# Once that is repaired, start it: systemd may have given up.".to_owned(),
+        format!("systemctl reset-failed {unit}; systemctl restart {unit}"),
+    ]
 }
 
 /// Returns the units of all runtimes and distributions as options of journalctl.

@@ -47,4 +47,5 @@
 495s   crio dies
 495s   crio starts
 9m    end
+expect confirmed daemon_failing/1 crio x3 since 20s
 expect confirmed leaked_address/del_missing 10.99.0.2 web-0

@@ -1,6 +1,6 @@
 //! Stops that do not end until their cause is repaired.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -17,8 +17,13 @@ use super::{findings, until_confirmed, wait_for_candidates, watch};
 const CACHE: &str = "/var/lib/cni/results";
 
 pub(super) fn until_closed(stream: &mut Stream, key: &str) -> Result<()> {
+    until_closed_after(Duration::ZERO, stream, key)
+}
+
+/// Like `until_closed`, for a finding that can close only after `delay`.
+pub(super) fn until_closed_after(delay: Duration, stream: &mut Stream, key: &str) -> Result<()> {
     let is_it = |event: &Value| event["event"] == "finding.closed" && event["finding"]["key"] == key;
-    stream.until(&format!("the end of {key}"), is_it)
+    stream.until_after(delay, &format!("the end of {key}"), is_it)
 }
 
 /// The plugin's own words are in the runtime's log.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use probe_user::model::{
     change::Question,
     fact::{
-        CacheFound, ContainerFound, CpuUse, Fact, Holder, List, MessageFound, NameSource, Network,
-        NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound,
-        Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Store, StoreKind, StoreRead, Task,
-        WordsFound,
+        CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MessageFound, NameSource,
+        Network, NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead,
+        ProcessFound, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Speaker, Store,
+        StoreKind, StoreRead, Task, WordsFound,
     },
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -47,6 +47,7 @@ impl Sim {
             | Question::HeldRequests { .. }
             | Question::Program { .. } => Vec::new(),
             Question::Words { uid, since, .. } => self.words(uid, *since),
+            Question::DaemonWords { daemon, since } => vec![self.daemon_words(daemon, *since)],
             Question::Message { container, command, .. } => vec![Fact::MessageFound(MessageFound {
                 container: container.clone(),
                 command: *command,
@@ -117,7 +118,10 @@ impl Sim {
 
     /// Returns what was said about a pod since then, the latest first, and the pod's name if it was said.
     fn words(&self, uid: &PodUid, since: Timestamp) -> Vec<Fact> {
-        let of_pod = self.said.iter().filter(|(at, pod, _)| *at >= since && self.pods[pod].uid == *uid);
+        let of_pod = self
+            .said
+            .iter()
+            .filter(|(at, pod, _)| *at >= since && self.pods.get(pod).is_some_and(|pod| pod.uid == *uid));
         let named = of_pod.clone().map(|(_, pod, _)| pod.clone()).next();
         let said: Vec<Said> = of_pod.rev().map(|(_, _, said)| said.clone()).collect();
         let unsaid = said.is_empty().then(|| "it is not in the journal".to_owned());
@@ -129,6 +133,15 @@ impl Sim {
         }
         facts.push(Fact::WordsFound(WordsFound { uid: uid.clone(), since, said, unsaid }));
         facts
+    }
+
+    /// Returns what a daemon said about itself since then, the latest first.
+    fn daemon_words(&self, daemon: &str, since: Timestamp) -> Fact {
+        let by = if daemon == "kubelet" { Speaker::Kubelet } else { Speaker::Runtime };
+        let its = self.said.iter().filter(|(at, pod, said)| *at >= since && pod.is_empty() && said.by == by);
+        let said: Vec<Said> = its.rev().map(|(_, _, said)| said.clone()).collect();
+        let unsaid = said.is_empty().then(|| "it is not in the journal".to_owned());
+        Fact::DaemonWordsFound(DaemonWordsFound { daemon: daemon.to_owned(), since, said, unsaid })
     }
 
     /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time.

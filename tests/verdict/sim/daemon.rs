@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 use probe_user::model::{
-    fact::{Exited, Fact, Origin, Task},
+    fact::{Exited, Fact, Origin, Signaled, Task},
     id::PodUid,
 };
 
@@ -40,6 +40,31 @@ impl Sim {
         if let Some(task) = self.kubelet.take() {
             self.kernel(Fact::Exited(Exited { task, status: 9, class: class::CALLER }));
         }
+    }
+
+    /// The kubelet or the runtime ends by itself with this exit code.
+    pub(crate) fn daemon_fails(&mut self, by: &str, code: u32) {
+        let task = self.daemon(by).expect("it runs");
+        self.kernel(Fact::Exited(Exited { task, status: code << 8, class: class::CALLER }));
+    }
+
+    /// systemd ends the kubelet or the runtime, which exits with another code than 0.
+    pub(crate) fn daemon_is_stopped(&mut self, by: &str) {
+        let task = self.daemon(by).expect("it runs");
+        let sender = self.task("systemd", 1);
+        self.kernel(Fact::Signaled(Signaled { target: task.clone(), signal: 15, code: 0, sender }));
+        self.kernel(Fact::Exited(Exited { task, status: 1 << 8, class: class::CALLER }));
+    }
+
+    fn daemon(&mut self, by: &str) -> Option<Task> {
+        if by == "kubelet" { self.kubelet.take() } else { self.runtime.take() }
+    }
+
+    /// A program of the runtime is asked for something while the runtime does not run, and fails.
+    pub(crate) fn runtime_is_asked(&mut self) {
+        let task = self.task("containerd", 1);
+        self.executed(task.clone(), class::CALLER, &["/usr/bin/containerd", "config", "dump"]);
+        self.kernel(Fact::Exited(Exited { task, status: 1 << 8, class: class::CALLER }));
     }
 
     /// Starts a second runtime of this name, which the kubelet does not use.

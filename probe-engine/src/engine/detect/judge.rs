@@ -14,7 +14,7 @@ use super::{
     pool::Pools,
     pool_exhaustion,
     rule::{Detector, Judged, Scope},
-    words::{self, Need},
+    words::{self, About, Need},
 };
 use crate::{
     engine::world::{
@@ -44,7 +44,7 @@ pub(super) struct Judge {
     /// now.
     changed_kinds: BTreeSet<FindingKind>,
     wanted: BTreeSet<(FindingKind, Want)>,
-    /// The pods whose words the detections of each kind need.
+    /// The words that the detections of each kind need.
     words: BTreeMap<FindingKind, Vec<Need>>,
 }
 
@@ -191,17 +191,17 @@ impl Judge {
         self.wanted.iter().any(|(_, it)| *it == want)
     }
 
-    /// Returns the pods whose words are needed now.
+    /// Returns the words that are needed now.
     pub(super) fn words_wanted(&self, now: Timestamp) -> Vec<Need> {
-        let mut wanted: BTreeMap<u64, Need> = BTreeMap::new();
+        let mut wanted: BTreeMap<&About, &Need> = BTreeMap::new();
         for need in self.words.values().flatten().filter(|it| it.due_at <= now) {
             // Several findings can be about one pod.
-            let latest = wanted.entry(need.pod).or_insert(*need);
+            let latest = wanted.entry(&need.about).or_insert(need);
             if latest.since < need.since {
-                *latest = *need;
+                *latest = need;
             }
         }
-        wanted.into_values().collect()
+        wanted.into_values().cloned().collect()
     }
 
     /// Notes that a finding of this kind opened, was confirmed or closed.

@@ -8,8 +8,8 @@
 use std::time::Duration;
 
 use super::{
-    FRESH, Limits, abandoned_sandbox, blind_spot, cni_failing, cni_queue, cni_wrong_del, duplicate_address,
-    duplicate_container,
+    FRESH, Limits, abandoned_sandbox, blind_spot, cni_failing, cni_queue, cni_wrong_del, daemon_failing,
+    duplicate_address, duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
     missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, runtime_unresponsive,
@@ -21,7 +21,7 @@ use crate::engine::world::{
     table::{
         self,
         attachment::{LATELY, tries},
-        balance, belief, record, release, sandbox,
+        balance, belief, failing, record, release, sandbox,
     },
 };
 
@@ -132,6 +132,21 @@ fn pages() -> Vec<Page> {
             []
         ),
         page!("missed_runtime_event", [belief::GRACE, missed_runtime_event::AFTERWARDS, belief::OPENED], []),
+        page!(
+            "daemon_failing",
+            [
+                words::LEAD,
+                failing::UP,
+                daemon_failing::AFTERWARDS,
+                words::LEAD,
+                words::AGAIN,
+                failing::UP,
+                failing::APART,
+                failing::UP,
+                failing::UP
+            ],
+            [failing::FAILED]
+        ),
         page!(
             "runtime_unresponsive",
             [

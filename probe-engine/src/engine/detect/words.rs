@@ -1,12 +1,15 @@
-//! When the words of the runtime and the kubelet about a pod are needed: shortly before a finding about it is
-//! confirmed, so that the finding has them at once, and again while it is open.
+//! When the words of the runtime and the kubelet are needed: shortly before a finding about a pod, or about
+//! one of them, is confirmed, so that the finding has them at once, and again while it is open.
 
 use std::time::Duration;
 
 use super::{Detection, Verdict};
 use crate::{
     engine::world::World,
-    model::{finding::Kind, time::Timestamp},
+    model::{
+        finding::{DaemonFailing, Kind},
+        time::Timestamp,
+    },
 };
 
 /// The logs are searched within this time, if they can be read.
@@ -20,18 +23,34 @@ const SOON: Duration = Duration::from_secs(60);
 /// A detection that is judged again sooner than this after its begin may have further to go to its limit.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// A pod whose words a detection needs.
-#[derive(Clone, Copy, Debug)]
+/// What the words are about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::engine) enum About {
+    /// The number of a pod's row.
+    Pod(u64),
+    /// The name of a daemon's program.
+    Daemon(String),
+}
+
+/// Words that a detection needs.
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct Need {
-    /// The number of the pod's row.
-    pub(in crate::engine) pod: u64,
+    pub(in crate::engine) about: About,
     /// Since when it waits.
     pub(in crate::engine) since: Timestamp,
     pub(in crate::engine) due_at: Timestamp,
 }
 
-/// Returns the pod whose words a detection needs next.
+/// Returns the words that a detection needs next.
 pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
+    if let Kind::DaemonFailing(DaemonFailing { daemon, .. }) = &it.kind {
+        let due_at = match &world.failing.get(daemon)?.words {
+            None => it.since,
+            Some(words) if words.said.is_empty() => words.asked_at + LEAD,
+            Some(words) => words.asked_at + AGAIN,
+        };
+        return Some(Need { about: About::Daemon(daemon.clone()), since: it.since, due_at });
+    }
     if !matches!(it.kind, Kind::StuckStart(_) | Kind::StuckStop(_)) {
         return None;
     }
@@ -51,5 +70,5 @@ pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
         Some(words) if words.since >= it.since => ready.max(words.asked_at + AGAIN),
         Some(words) => ready.max(words.asked_at + SOON),
     };
-    Some(Need { pod, since: it.since, due_at })
+    Some(Need { about: About::Pod(pod), since: it.since, due_at })
 }

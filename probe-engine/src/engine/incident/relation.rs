@@ -5,6 +5,8 @@
 
 use std::net::IpAddr;
 
+use probe_common::runtime;
+
 use super::thing::{By, blind_plugins};
 use crate::model::{
     change::Finding,
@@ -35,6 +37,8 @@ pub(super) struct Relation {
 ///
 /// The effect itself must show that the cause led to it. It is not enough that both exist at the same time.
 pub(super) const RELATIONS: &[Relation] = &[
+    row(Of::DaemonFailing, Of::StuckStart, By::Node, "the start waits for it").while_it_lasts().when(waits_for_daemon),
+    row(Of::DaemonFailing, Of::StuckStop, By::Node, "the stop waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
     row(Of::RuntimeUnresponsive, Of::StuckStop, By::Node, "the stop waits for the runtime")
@@ -157,7 +161,10 @@ const OUT_OF_ADDRESSES: [&str; 8] = [
 /// have the same rank, and among them only an earlier finding can be the cause.
 pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
     let (rank, inner) = match &it.kind {
-        Kind::BlindSpot(_) | Kind::AbandonedStore(_) | Kind::RuntimeUnresponsive(_) => (0, 0),
+        Kind::BlindSpot(_)
+        | Kind::AbandonedStore(_)
+        | Kind::DaemonFailing(_)
+        | Kind::RuntimeUnresponsive(_) => (0, 0),
         Kind::CniQueue(_) => (1, 0),
         Kind::CniSlow(_) => (2, 0),
         Kind::SandboxesReplaced(_) => (3, 0),
@@ -208,6 +215,13 @@ impl Relation {
 
 /// Whether a start or a stop may wait for the runtime: no plugin runs or has failed, and no process holds it
 /// up.
+/// Whether a start or a stop that began while a daemon did not come up waits for that daemon: the kubelet
+/// takes each step, and the runtime each one that nothing else holds up.
+fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::DaemonFailing(failing) = &cause.kind else { return false };
+    runtime::kubelets().any(|kubelet| kubelet == failing.daemon) || waits_for_runtime(effect)
+}
+
 fn waits_for_runtime(effect: &Finding) -> bool {
     if let Kind::StuckStart(start) = &effect.kind {
         return start.cause.is_none() && (start.step != StartStep::Network || start.plugin.is_none());

@@ -52,7 +52,9 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
         Kind::TeardownOutOfOrder(_) => {
             sandboxes(finding).chain(blind_plugins(finding).map(Thing::Plugin)).collect()
         }
-        Kind::PoolExhaustion(_) | Kind::RuntimeUnresponsive(_) => BTreeSet::from([Thing::Node]),
+        Kind::PoolExhaustion(_) | Kind::DaemonFailing(_) | Kind::RuntimeUnresponsive(_) => {
+            BTreeSet::from([Thing::Node])
+        }
         Kind::DuplicateSandbox(_)
         | Kind::LeakedAddress(_)
         | Kind::AbandonedStore(_)
@@ -117,6 +119,7 @@ pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
         | Kind::CniSlow(_)
         | Kind::CniQueue(_)
         | Kind::PoolExhaustion(_)
+        | Kind::DaemonFailing(_)
         | Kind::RuntimeUnresponsive(_)
         | Kind::BlindSpot(_) => false,
     };
@@ -149,6 +152,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         Kind::CniQueue(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),
         Kind::AbandonedStore(_)
+        | Kind::DaemonFailing(_)
         | Kind::RuntimeUnresponsive(_)
         | Kind::DuplicateSandbox(_)
         | Kind::TeardownOutOfOrder(_)

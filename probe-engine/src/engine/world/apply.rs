@@ -67,6 +67,7 @@ pub(crate) fn fact(world: &mut World, seen: Observation, late: bool) {
         Fact::ImageWork(it) => react::log_found::image_work(world, &it),
         Fact::HeldRequests(it) => react::log_found::held_requests(world, it),
         Fact::WordsFound(it) => world.pods.words_found(it),
+        Fact::DaemonWordsFound(it) => world.failing.words_found(it),
         Fact::ProcessState(it) => world.beliefs.process_state(&it),
         Fact::RuntimeLink(it) => react::belief::linked(world, ctx, it),
         Fact::RuntimeStatus(it) => react::belief::stated(world, ctx, it),

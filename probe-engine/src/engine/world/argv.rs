@@ -64,6 +64,16 @@ pub(crate) fn ends_containers(comm: &str) -> bool {
     names.any(|name| name == comm) || comm.starts_with(INIT)
 }
 
+/// The first arguments with which a daemon's program starts the daemon: those of k3s, RKE2 and k0s.
+const STARTS: [&str; 4] = ["server", "agent", "controller", "worker"];
+
+/// Whether a daemon's program is run for something else than to start the daemon: `crio status`,
+/// `containerd config dump`.
+#[must_use]
+pub(crate) fn is_query(argv: &[String]) -> bool {
+    argv.get(1).is_some_and(|first| !first.starts_with('-') && !STARTS.contains(&first.as_str()))
+}
+
 /// The form of the arguments of the program at this path.
 fn form(program: &str) -> Option<Form> {
     Helper::of(program.rsplit('/').next()?)?.form

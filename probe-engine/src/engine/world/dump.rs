@@ -38,6 +38,7 @@ impl World {
             releases,
             accounts,
             boot: recovery::Boot { recovery, rules: _ },
+            failing,
             starts,
             node: Node { host_netns: _, woke_at: _, began_at: _ },
             // Nothing has changed since the engine last asked.
@@ -58,6 +59,7 @@ impl World {
         rows.extend(beliefs.runtimes().cloned().map(CheckpointEntry::Runtime));
         rows.extend(beliefs.rows().cloned().map(|row| CheckpointEntry::Belief(Box::new(row))));
         rows.push(CheckpointEntry::Recovery(Box::new(recovery.clone())));
+        rows.extend(failing.values().cloned().map(CheckpointEntry::Failing));
         rows.extend(processes.values().cloned().map(CheckpointEntry::Process));
         rows.extend(processes.signals.values().flatten().cloned().map(CheckpointEntry::Signal));
         rows.extend(netns.values().cloned().map(|row| CheckpointEntry::Netns(Box::new(row))));
@@ -104,6 +106,7 @@ impl World {
             CheckpointEntry::Runtime(row) => self.beliefs.restore_runtime(row),
             CheckpointEntry::Belief(row) => self.beliefs.restore(*row),
             CheckpointEntry::Recovery(row) => self.boot.recovery = *row,
+            CheckpointEntry::Failing(row) => self.failing.restore(row),
             CheckpointEntry::Process(row) => self.processes.insert(row),
             CheckpointEntry::Signal(row) => self.processes.signals.entry(row.target).or_default().push(row),
             CheckpointEntry::Netns(row) => self.netns.insert(*row),

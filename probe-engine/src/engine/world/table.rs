@@ -14,6 +14,7 @@ pub(crate) mod belief;
 pub mod call;
 pub(crate) mod cgroup;
 pub mod container;
+pub(crate) mod failing;
 pub(crate) mod hint;
 pub(crate) mod ipam_store;
 pub(crate) mod list;

@@ -39,6 +39,21 @@ pub struct Said {
     pub source: String,
 }
 
+/// What a runtime or a kubelet that does not come up said lately.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonWordsFound {
+    /// The name of its program.
+    pub daemon: String,
+    /// As it was asked.
+    pub since: Timestamp,
+    /// The most telling one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Said>,
+    /// Why there is none, if there is none: the places that were searched.
+    pub unsaid: Option<String>,
+}
+
 /// What was said about a pod lately.
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -120,6 +120,7 @@ kinds! {
     PhantomSandbox,
     StaleRuntimeStatus,
     MissedRuntimeEvent,
+    DaemonFailing,
     RuntimeUnresponsive,
     DuplicateContainer,
     DuplicateAddress,
@@ -376,6 +377,34 @@ pub struct MissedRuntimeEvent {
     pub container: Option<String>,
     /// The runtime's socket.
     pub runtime: String,
+}
+
+/// A runtime or a kubelet fails soon after each start.
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DaemonFailing {
+    /// The name of its program.
+    pub daemon: String,
+    /// How often it failed, one time after the other.
+    pub count: u32,
+    /// From the first of these starts to the last end.
+    #[serde(rename = "lasted_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "String")]
+    pub lasted: Duration,
+    /// How it ended last: the exit code, or 128 + the signal's number.
+    pub exit_code: u32,
+    /// The signal that ended it last, if one did.
+    pub signal: Option<u32>,
+    /// The OOM killer chose it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub oom: bool,
+    /// The errors that it logged, the most telling one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<Said>,
+    /// Where none was found.
+    pub unsaid: Option<String>,
 }
 
 /// A runtime accepts connections and answers nothing.

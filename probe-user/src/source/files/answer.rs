@@ -53,6 +53,8 @@ pub enum About {
     Sandbox(ContainerId),
     /// A pod that waits.
     Pod(AskedPod),
+    /// A daemon that does not come up, by the name of its program.
+    Daemon(String),
 }
 
 /// Answers questions. It remembers where runtimes and kubelets keep their files.
@@ -134,7 +136,8 @@ impl<'a> Answerer<'a> {
         Fact::ProgramFound(ProgramFound { path, version })
     }
 
-    /// Searches the logs once for all of these: `ImageWork`, `HeldRequests` and `WordsFound`.
+    /// Searches the logs once for all of these: `ImageWork`, `HeldRequests`, `WordsFound` and
+    /// `DaemonWordsFound`.
     #[must_use]
     pub fn search_logs(&mut self, searches: Vec<LogSearch>, boot_wall_ns: i64, now: Timestamp) -> Vec<Fact> {
         let mut all = search::Search::default();
@@ -159,6 +162,7 @@ impl<'a> Answerer<'a> {
                     }
                 }
                 About::Pod(pod) => all.pods.push((pod, from)),
+                About::Daemon(daemon) => all.daemons.push((daemon, from)),
             }
         }
         let found = search::find(self.root, &all, boot_wall_ns, now, || containerd_roots(self.root));

@@ -53,6 +53,9 @@ impl Queue {
                 let pod = AskedPod { uid, namespace, name, sandboxes };
                 self.search(LogSearch { about: About::Pod(pod), time: since..at });
             }
+            Question::DaemonWords { daemon, since } => {
+                self.search(LogSearch { about: About::Daemon(daemon), time: since..at });
+            }
             question => {
                 if self.waiting.iter().any(|it| it.question == question) {
                     return;
@@ -147,6 +150,7 @@ fn importance(question: &Question) -> u8 {
         | Question::Statuses
         | Question::ImageWork { .. }
         | Question::Words { .. }
+        | Question::DaemonWords { .. }
         | Question::HeldRequests { .. } => 5,
     }
 }

@@ -191,6 +191,7 @@ impl Files {
                 Question::Message { .. }
                 | Question::ImageWork { .. }
                 | Question::Words { .. }
+                | Question::DaemonWords { .. }
                 | Question::HeldRequests { .. }
                 | Question::Relist
                 | Question::Records

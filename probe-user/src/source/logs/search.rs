@@ -1,5 +1,5 @@
 //! Searches the logs of the runtime and the kubelet: what they did for a container or a sandbox before its
-//! first sign, and what they say about a pod that waits.
+//! first sign, what they say about a pod that waits, and with what they ended.
 //!
 //! containerd and CRI-O log the begin and the end of pulling an image and of making a container. The kubelet
 //! logs when it refuses to pull, and when the runtime failed, which CRI-O does not log. None of them logs
@@ -52,6 +52,8 @@ pub(crate) struct Search {
     pub(crate) sandboxes: Vec<AskedSandbox>,
     /// The pods, and since when each waits.
     pub(crate) pods: Vec<(AskedPod, Timestamp)>,
+    /// The daemons that do not come up, by name, and since when.
+    pub(crate) daemons: Vec<(String, Timestamp)>,
 }
 
 /// The answers.
@@ -59,7 +61,7 @@ pub(crate) struct Search {
 pub(crate) struct Found {
     pub(crate) images: Vec<ImageWork>,
     pub(crate) held: Vec<HeldRequests>,
-    /// `WordsFound`, and `PodFound` where a pod's name was not known.
+    /// `DaemonWordsFound`, `WordsFound`, and `PodFound` where a pod's name was not known.
     pub(crate) words: Vec<Fact>,
 }
 
@@ -108,12 +110,16 @@ pub(crate) fn find(
     roots: impl FnOnce() -> Vec<PathBuf>,
 ) -> Found {
     let mut words = Words::default();
+    let recent = now.saturating_sub(words::RECENT);
     for (pod, since) in &search.pods {
-        words.add(pod, *since, clock::wall_us((*since).max(now.saturating_sub(words::RECENT)), boot_wall_ns));
+        words.add(pod, *since, clock::wall_us((*since).max(recent), boot_wall_ns));
+    }
+    for (daemon, since) in &search.daemons {
+        words.add_daemon(daemon, *since, clock::wall_us((*since).max(recent), boot_wall_ns));
     }
     let containers = search.containers.iter().map(|it| (it.from, it.until));
     let sandboxes = search.sandboxes.iter().map(|it| (it.from, it.until));
-    let pods = if search.pods.is_empty() { None } else { Some((now.saturating_sub(words::RECENT), now)) };
+    let pods = if words.is_empty() { None } else { Some((recent, now)) };
     let times = containers.chain(sandboxes).chain(pods);
     let Some((from, until)) = times.reduce(|all, it| (all.0.min(it.0), all.1.max(it.1))) else {
         return Found::default();

@@ -16,6 +16,21 @@ fn unresponsive(since: u64) -> Finding {
     finding(it, &["socket"], &[], since)
 }
 
+/// A daemon does not come up since then.
+fn not_up(daemon: &str, since: u64) -> Finding {
+    let it = DaemonFailing {
+        daemon: daemon.to_owned(),
+        count: 3,
+        lasted: Duration::from_secs(9),
+        exit_code: 1,
+        signal: None,
+        oom: false,
+        said: Vec::new(),
+        unsaid: None,
+    };
+    finding(it, &[daemon], &[], since)
+}
+
 /// A start that the kernel has seen nothing of since then.
 fn silent_start(since: u64) -> Finding {
     let it = StuckStart {
@@ -239,6 +254,23 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
         ),
         (of(Cause::DelMissing), range(), vec![(leak(Cause::DelMissing, "10.0.1.2", "a", 30), range())]),
         (ownerless("10.0.0.9"), range(), vec![(ownerless("10.0.1.9"), range())]),
+        (
+            not_up("containerd", 5),
+            silent_start(5),
+            vec![
+                (not_up("containerd", 5), stuck_start(StartStep::Network, None, 5)),
+                (closed(not_up("containerd", 5), 100), silent_start(300)),
+                (not_up("containerd", 300), silent_start(5)),
+            ],
+        ),
+        (
+            not_up("kubelet", 5),
+            stop(StopStep::Containers, None, "a", 5),
+            vec![
+                (not_up("containerd", 5), stop(StopStep::Containers, None, "a", 5)),
+                (closed(not_up("kubelet", 5), 100), stop(StopStep::Containers, None, "a", 300)),
+            ],
+        ),
         (
             unresponsive(5),
             silent_start(5),

@@ -9,8 +9,8 @@ use crate::{
     engine::tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
     model::{
         fact::{
-            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, Described, EventStream,
-            Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
+            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, DaemonWordsFound, Described,
+            EventStream, Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
             ProcessFound, ProcessState, Role, RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink,
             RuntimeStatus, Said, Signal, Signaled, Speaker, Stated, Task, WordsFound,
         },
@@ -214,6 +214,12 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
                 unsaid: (!is_said).then(|| "nowhere".to_owned()),
             })
         }),
+        (0_u64..3).prop_map(|since| Fact::DaemonWordsFound(DaemonWordsFound {
+            daemon: "containerd".to_owned(),
+            since: Timestamp(since),
+            said: Vec::new(),
+            unsaid: Some("nowhere".to_owned()),
+        })),
         (any::<bool>(), 0_u64..3, 0_usize..3, any::<bool>(), any::<bool>()).prop_map(
             |(whole, number, state, made, code)| {
                 let state = [Believed::Running, Believed::Exited, Believed::Created][state];

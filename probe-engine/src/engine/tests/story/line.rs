@@ -33,6 +33,7 @@ pub(super) fn line(output: &Output) -> String {
             format!("? held {} {}..{}", &sandbox.as_str()[..1], from.0 / 1_000_000, until.0 / 1_000_000)
         }
         Output::Question(Question::Words { uid, .. }) => format!("? words {uid}"),
+        Output::Question(Question::DaemonWords { daemon, .. }) => format!("? words of {daemon}"),
         Output::Question(Question::Pressure { path, .. }) => format!("? pressure {path}"),
         Output::Change(change) => line_of(change),
     }

@@ -136,9 +136,12 @@ pub(crate) fn kubelet_missing_since(world: &World) -> Option<Timestamp> {
 
 /// The node's own daemons that run now and have one of these names.
 pub(crate) fn named(world: &World, is_named: impl Fn(&str) -> bool) -> impl Iterator<Item = &Process> {
-    world.processes.daemons().filter(move |row| {
-        is_named(&row.comm) && (!process::is_contained(world, row) || is_contained_kubelet(world, row))
-    })
+    world.processes.daemons().filter(move |row| is_named(&row.comm) && is_of_node(world, row))
+}
+
+/// Whether a process with the name of a daemon is the node's own.
+pub(crate) fn is_of_node(world: &World, row: &Process) -> bool {
+    !process::is_contained(world, row) || is_contained_kubelet(world, row)
 }
 
 /// Whether a process in a container is the node's kubelet, as in RKE1. The process must be root's and in the

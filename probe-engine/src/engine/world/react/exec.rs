@@ -39,7 +39,7 @@ pub(crate) fn cni_called(world: &mut World, ctx: EventContext, it: CniCalled) {
         learn_host_netns(world, &it.task, class::CNI);
     }
     let filename = daemon::kept_path(&it.task.comm, &it.filename);
-    let program = Program { filename, class: class::CNI, ns_pid: key.pid, about: None };
+    let program = Program { filename, class: class::CNI, ns_pid: key.pid, is_query: false, about: None };
     began(world, ctx, &it.task, program);
     let kind = lookup::call::kind_of(world, &it.task, &it.filename, &it.variables);
     match kind {
@@ -86,6 +86,7 @@ pub(crate) fn executed(world: &mut World, ctx: EventContext, it: Executed) {
         filename: daemon::kept_path(&it.task.comm, &it.filename),
         class: it.class,
         ns_pid: it.ns_pid,
+        is_query: daemon::is_daemon(&it.task.comm) && argv::is_query(&it.argv),
         about: about.clone(),
     };
     began(world, ctx, &it.task, program);
@@ -179,7 +180,8 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: ProcessFound) {
     if row.executed_at.is_none() {
         let about = argv::about(&it.argv);
         let filename = daemon::kept_path(&row.comm, &it.filename);
-        row.program = Program { filename, class, ns_pid: it.ns_pid, about };
+        let is_query = daemon::is_daemon(&row.comm) && argv::is_query(&it.argv);
+        row.program = Program { filename, class, ns_pid: it.ns_pid, is_query, about };
     }
     exit::supersede(world, ctx, key);
     world.processes.insert(row);

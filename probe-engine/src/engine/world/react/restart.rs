@@ -22,6 +22,7 @@ use crate::{
             lookup::{self, daemons::RESIDENT},
             table::{
                 call::Call,
+                failing::UP,
                 process::{Process, State},
                 sandbox::MOMENTS,
             },
@@ -65,9 +66,10 @@ pub(crate) fn daemon_runs(world: &mut World, key: TaskKey, comm: &str, mark: Tim
 /// Begins or ends a restart, since a process with the name of a daemon has ended. `ended`: none if nobody
 /// saw how.
 pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ended: Option<DaemonEnd>) {
-    if lookup::process::is_contained(world, row) && !lookup::daemons::is_contained_kubelet(world, row) {
+    if !lookup::daemons::is_of_node(world, row) {
         return;
     }
+    note_failed(world, row, at, ended.as_ref());
     let open = &world.boot.recovery.restarts.open;
     if let Some((place, known)) = open.iter().enumerate().find(|(_, it)| it.comm == row.comm) {
         if known.process != Some(row.key) {
@@ -86,6 +88,21 @@ pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ende
         at.since(Timestamp(row.key.start)) >= RESIDENT && lookup::daemons::serves_pods(world, &row.comm);
     if is_daemon && !world.boot.is_going_down(at) {
         begin_restart(world, row, at, ended);
+    }
+}
+
+/// Notes that a daemon failed soon after its start, or had come up.
+fn note_failed(world: &mut World, row: &Process, at: Timestamp, ended: Option<&DaemonEnd>) {
+    let started = Timestamp(row.key.start);
+    if at.since(started) >= UP {
+        world.failing.came_up(&row.comm);
+        return;
+    }
+    let Some(DaemonEnd { end, told, .. }) = ended else { return };
+    // A process that aborts sends the signal to itself.
+    let is_told = told.as_ref().is_some_and(|told| told.by.key != row.key);
+    if !row.program.is_query && end.code != 0 && (end.oom || !is_told) {
+        world.failing.failed(&row.comm, started, at, end.clone());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Asks what the runtime and the kubelet say about a pod that waits.
+//! Asks what the runtime and the kubelet say about a pod that waits, or why they do not come up.
 
 use crate::{
     engine::world::{World, table::sandbox::Group},
@@ -24,4 +24,10 @@ pub(crate) fn ask(world: &mut World, id: u64, since: Timestamp, now: Timestamp) 
         sandboxes: sandboxes.into_iter().map(|(_, id)| id).collect(),
         since,
     });
+}
+
+/// Asks about a daemon that has not come up since then.
+pub(crate) fn ask_daemon(world: &mut World, comm: &str, since: Timestamp, now: Timestamp) {
+    world.failing.words_asked(comm, since, now);
+    world.ask(Question::DaemonWords { daemon: comm.to_owned(), since });
 }

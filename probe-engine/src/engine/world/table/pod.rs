@@ -42,10 +42,10 @@ pub struct Pod {
     pub(crate) words: Option<Box<Words>>,
 }
 
-/// What the runtime and the kubelet say about a pod that waits.
+/// What the runtime and the kubelet say about a pod that waits, or about their own end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Words {
-    /// Since when it waits.
+    /// Since when it waits, or when it first failed.
     pub(crate) since: Timestamp,
     pub(crate) asked_at: Timestamp,
     pub(crate) said: Vec<Said>,
@@ -81,6 +81,15 @@ pub(crate) enum State {
 pub(crate) enum Step {
     Show,
     Go,
+}
+
+impl Words {
+    /// Takes in what was found. Older words stay until there are others.
+    pub(in crate::engine::world) fn take_in(&mut self, said: Vec<Said>, unsaid: Option<String>) {
+        if !said.is_empty() || self.said.is_empty() {
+            (self.said, self.unsaid) = (said, unsaid);
+        }
+    }
 }
 
 impl State {

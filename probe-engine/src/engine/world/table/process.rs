@@ -50,6 +50,9 @@ pub(crate) struct Program {
     pub(crate) class: u32,
     /// The process's pid in its own pid namespace.
     pub(crate) ns_pid: u32,
+    /// Its arguments ask something of a daemon's program, and do not start the daemon.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_query: bool,
     /// The container for which it works, if it is a program of a runtime, a shim or a monitor.
     pub(crate) about: Option<ContainerId>,
 }

@@ -1,4 +1,4 @@
-//! Finds the errors that the runtime and the kubelet logged about pods that wait.
+//! Finds the errors that the runtime and the kubelet logged about pods that wait, or with which they ended.
 //!
 //! A line is about a pod if it has the pod's UID, its name as klog writes it, or the id of one of its
 //! sandboxes. The kubelet writes klog's text or JSON (`pod_workers.go`, `nestedpendingoperations.go`), and
@@ -12,6 +12,7 @@ use std::{
 };
 
 use jiff::Timestamp as Wall;
+use probe_common::runtime::{self, KUBELET};
 use serde_json::Value;
 
 use super::{
@@ -19,13 +20,13 @@ use super::{
     plugin_log::{plain, unquote},
 };
 use crate::model::{
-    fact::{Fact, NameSource, Said, Speaker, WordsFound},
+    fact::{DaemonWordsFound, Fact, NameSource, Said, Speaker, WordsFound},
     time::Timestamp,
 };
 
 /// Older lines say what a pod waited for before. The kubelet tries again within 5 min.
 pub(super) const RECENT: Duration = Duration::from_secs(6 * 60);
-/// The most errors that are kept for a pod.
+/// The most errors that are kept for a pod or a daemon.
 const MAX_SAID: usize = 4;
 /// The most different errors that are compared.
 const MAX_FORMS: usize = 32;
@@ -42,10 +43,18 @@ const VAGUE: [&str; 5] = [
     "Back-off ",
 ];
 
-/// The words about each pod.
+/// The beginnings of lines that a daemon writes when it ends, outside of its log: the panics of Go, and those
+/// of containerd (`cmd/containerd/main.go`) and Docker (`cmd/dockerd/docker.go`).
+const LAST_WORDS: [&str; 4] = ["panic: ", "fatal error: ", "containerd: ", "failed to start daemon: "];
+
+/// What the kubelet logs when it ends (`component-base/cli/run.go`).
+const COMMAND_FAILED: &str = "command failed";
+
+/// The words about each pod and each daemon.
 #[derive(Debug, Default)]
 pub(super) struct Words<'a> {
     pods: Vec<PodWords<'a>>,
+    daemons: Vec<DaemonWords<'a>>,
     /// The words that a line about a pod contains, one of them, with the pod's place. There may be a hundred
     /// pods, and many lines.
     signs: BTreeMap<String, usize>,
@@ -57,10 +66,32 @@ struct PodWords<'a> {
     asked_since: Timestamp,
     /// Microseconds since 1970.
     since: u64,
-    /// The errors by their words without numbers, which differ from try to try.
-    forms: BTreeMap<String, Heard>,
+    errors: Errors,
     /// The pod's namespace and name, if they were not known and the kubelet names them.
     name: Option<(String, String)>,
+}
+
+/// A daemon that does not come up.
+#[derive(Debug)]
+struct DaemonWords<'a> {
+    daemon: &'a str,
+    asked_since: Timestamp,
+    /// Microseconds since 1970.
+    since: u64,
+    errors: Errors,
+}
+
+/// Errors by their words without numbers, which differ from try to try.
+#[derive(Debug, Default)]
+struct Errors(BTreeMap<String, Heard>);
+
+/// An error in a line.
+#[derive(Debug, PartialEq, Eq)]
+struct Logged {
+    by: Speaker,
+    text: String,
+    /// The program ends with it.
+    is_fatal: bool,
 }
 
 #[derive(Debug)]
@@ -79,11 +110,16 @@ impl<'a> Words<'a> {
             self.signs.insert(format!("{namespace}/{name}"), place);
         }
         self.signs.extend(pod.sandboxes.iter().map(|id| (id.as_str().to_owned(), place)));
-        self.pods.push(PodWords { pod, asked_since, since: from, forms: BTreeMap::new(), name: None });
+        self.pods.push(PodWords { pod, asked_since, since: from, errors: Errors::default(), name: None });
+    }
+
+    /// Adds a daemon, like a pod.
+    pub(super) fn add_daemon(&mut self, daemon: &'a str, asked_since: Timestamp, from: u64) {
+        self.daemons.push(DaemonWords { daemon, asked_since, since: from, errors: Errors::default() });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pods.is_empty()
+        self.pods.is_empty() && self.daemons.is_empty()
     }
 
     /// Reads a line.
@@ -91,14 +127,17 @@ impl<'a> Words<'a> {
         // Most lines are no errors. klog's JSON may have the error in its message.
         let may_be_error =
             line.starts_with(['E', 'F']) || line.contains("err") || line.starts_with("{\"ts\":");
-        if self.is_empty() || !may_be_error {
+        if self.is_empty() {
             return;
         }
-        let about = self.about(line);
+        if !self.daemons.is_empty() {
+            self.read_of_daemons(at, line, file);
+        }
+        let about = if may_be_error { self.about(line) } else { BTreeSet::new() };
         if about.is_empty() {
             return;
         }
-        let Some((by, text)) = read(line) else { return };
+        let Some(Logged { by, text, .. }) = read(line) else { return };
         let uid = uid_of(line);
         for place in about {
             let Some(it) = self.pods.get_mut(place).filter(|it| it.since <= at) else { continue };
@@ -106,9 +145,36 @@ impl<'a> Words<'a> {
             if uid.is_some_and(|uid| uid != it.pod.uid.as_str()) {
                 continue;
             }
-            it.hear(at, by, &text, file);
+            let is_telling = !VAGUE.iter().any(|words| text.contains(words));
+            it.errors.hear(at, is_telling, by, &text, file);
             if it.pod.name.is_none() && by == Speaker::Kubelet {
                 it.name = pod_of(line, it.pod.uid.as_str()).or(it.name.take());
+            }
+        }
+    }
+
+    /// Reads a line that a daemon may have written about its own end.
+    fn read_of_daemons(&mut self, at: u64, line: &str, file: &Path) {
+        let last_words = LAST_WORDS.iter().any(|words| line.starts_with(words));
+        let error = if last_words { None } else { read(line) };
+        // An error about a pod ends no daemon.
+        let is_own = error.as_ref().is_some_and(|error| error.is_fatal || !is_about_pod(line));
+        if !last_words && !is_own {
+            return;
+        }
+        let is_only = self.daemons.len() == 1;
+        for it in self.daemons.iter_mut().filter(|it| it.since <= at) {
+            let speaker = speaker(it.daemon);
+            match &error {
+                Some(Logged { by, text, is_fatal }) if speaker.is_none_or(|speaker| speaker == *by) => {
+                    it.errors.hear(at, *is_fatal, *by, text, file);
+                }
+                // Such a line does not say whose it is.
+                None if is_only => {
+                    let by = speaker.unwrap_or(Speaker::Kubelet);
+                    it.errors.hear(at, true, by, &plain(line.trim_end()), file);
+                }
+                Some(_) | None => {}
             }
         }
     }
@@ -126,12 +192,13 @@ impl<'a> Words<'a> {
     /// Returns the answers. `not`: the places that were searched.
     pub(super) fn answers(self, not: &Unreadable) -> Vec<Fact> {
         let mut facts = Vec::new();
-        for PodWords { pod, asked_since, forms, name, .. } in self.pods {
-            let mut heard: Vec<Heard> = forms.into_values().collect();
-            heard.sort_by_key(|it| Reverse((it.is_telling, it.at)));
-            heard.truncate(MAX_SAID);
-            let unsaid = if heard.is_empty() { Some(not.to_string()) } else { None };
-            let said = heard.into_iter().map(|it| it.said).collect();
+        for DaemonWords { daemon, asked_since, errors, .. } in self.daemons {
+            let (said, unsaid) = errors.most_telling(not);
+            let daemon = daemon.to_owned();
+            facts.push(Fact::DaemonWordsFound(DaemonWordsFound { daemon, since: asked_since, said, unsaid }));
+        }
+        for PodWords { pod, asked_since, errors, name, .. } in self.pods {
+            let (said, unsaid) = errors.most_telling(not);
             if let Some((namespace, name)) = name {
                 let source = NameSource::KubeletLog;
                 facts.push(Fact::PodFound { uid: pod.uid.clone(), namespace, name, source });
@@ -147,19 +214,28 @@ impl<'a> Words<'a> {
     }
 }
 
-impl PodWords<'_> {
-    fn hear(&mut self, at: u64, by: Speaker, text: &str, file: &Path) {
+impl Errors {
+    /// Returns the most telling errors; if there are none, where they were looked for.
+    fn most_telling(self, not: &Unreadable) -> (Vec<Said>, Option<String>) {
+        let mut heard: Vec<Heard> = self.0.into_values().collect();
+        heard.sort_by_key(|it| Reverse((it.is_telling, it.at)));
+        heard.truncate(MAX_SAID);
+        let unsaid = if heard.is_empty() { Some(not.to_string()) } else { None };
+        (heard.into_iter().map(|it| it.said).collect(), unsaid)
+    }
+
+    fn hear(&mut self, at: u64, is_telling: bool, by: Speaker, text: &str, file: &Path) {
         let form = form(text);
-        match self.forms.get(&form) {
+        match self.0.get(&form) {
             // The journal is read from its newest line to the oldest.
             Some(known) if known.at > at => return,
             Some(_) => {}
-            None if self.forms.len() < MAX_FORMS => {}
+            None if self.0.len() < MAX_FORMS => {}
             None => {
-                let oldest = self.forms.iter().min_by_key(|(_, it)| it.at);
+                let oldest = self.0.iter().min_by_key(|(_, it)| it.at);
                 let oldest = oldest.filter(|(_, it)| it.at < at).map(|(form, _)| form.clone());
                 let Some(oldest) = oldest else { return };
-                self.forms.remove(&oldest);
+                self.0.remove(&oldest);
             }
         }
         let seconds = i64::try_from(at / 1_000_000).unwrap_or(i64::MAX);
@@ -169,8 +245,7 @@ impl PodWords<'_> {
             at: Wall::from_second(seconds).unwrap_or(Wall::MAX).to_string(),
             source: file.display().to_string(),
         };
-        let is_telling = !VAGUE.iter().any(|words| text.contains(words));
-        self.forms.insert(form, Heard { is_telling, at, said });
+        self.0.insert(form, Heard { is_telling, at, said });
     }
 }
 
@@ -186,11 +261,27 @@ fn form(text: &str) -> String {
     form
 }
 
-/// Returns who logged an error, and its text. None: the line is no error.
-fn read(line: &str) -> Option<(Speaker, String)> {
+/// Returns who writes a daemon's log. None: it is a kubelet and a runtime in one.
+fn speaker(daemon: &str) -> Option<Speaker> {
+    if daemon == KUBELET {
+        Some(Speaker::Kubelet)
+    } else if runtime::kubelets().any(|kubelet| kubelet == daemon) {
+        None
+    } else {
+        Some(Speaker::Runtime)
+    }
+}
+
+/// Whether a line has a pod, or something of one, as a member.
+fn is_about_pod(line: &str) -> bool {
+    line.contains("podUID") || line.contains(" pod=") || line.contains("\"pod\"") || line.contains("Sandbox")
+}
+
+/// Returns the error that a line is. None: the line is no error.
+fn read(line: &str) -> Option<Logged> {
     // klog continues a message of several lines with a tab, and what follows may be a container's own text.
     let line = line.trim_end();
-    let (by, text) = if line.starts_with('{') {
+    let (by, text, is_fatal) = if line.starts_with('{') {
         // klog has `ts`, and `v` in what is no error; logrus has `level`.
         let members: Value = serde_json::from_str(line).ok()?;
         if members.get("v").is_some() {
@@ -198,15 +289,16 @@ fn read(line: &str) -> Option<(Speaker, String)> {
         }
         if members.get("ts").is_some() {
             let text = member(&members, "err").or_else(|| member(&members, "msg").map(told_by_operation))?;
-            (Speaker::Kubelet, text.to_owned())
+            (Speaker::Kubelet, text.to_owned(), member(&members, "msg") == Some(COMMAND_FAILED))
         } else if is_error(member(&members, "level")?) {
             let text = member(&members, "error").or_else(|| member(&members, "msg"))?;
-            (Speaker::Runtime, text.to_owned())
+            (Speaker::Runtime, text.to_owned(), is_fatal(member(&members, "level")?))
         } else {
             return None;
         }
     } else if let Some(text) = of_klog(line) {
-        (Speaker::Kubelet, text.to_owned())
+        let is_fatal = line.starts_with('F') || line.contains(&format!("] \"{COMMAND_FAILED}\" "));
+        (Speaker::Kubelet, text.to_owned(), is_fatal)
     } else {
         // A line of another form may quote anything.
         if !line.starts_with("time=\"") {
@@ -217,18 +309,18 @@ fn read(line: &str) -> Option<(Speaker, String)> {
             return within(line);
         }
         let text = value(line, " error=").or_else(|| value(line, " msg="))?;
-        (Speaker::Runtime, text.to_owned())
+        (Speaker::Runtime, text.to_owned(), is_fatal(level))
     };
     // It shows the values of the environment, which may be secrets. Another line has the reason.
     if text.contains("&Container{") || text.contains("EnvVar{") {
         return None;
     }
     let text = told(&plain(&text));
-    (!text.is_empty()).then_some((by, text))
+    (!text.is_empty()).then_some(Logged { by, text, is_fatal })
 }
 
 /// Reads the line of another program that a distribution's program passes on as its own message (k0s).
-fn within(line: &str) -> Option<(Speaker, String)> {
+fn within(line: &str) -> Option<Logged> {
     let inner = unquote(value(line, " msg=")?);
     let is_line = inner.starts_with("time=\"") || inner.starts_with('{') || of_klog(&inner).is_some();
     // Not more than one program passes it on.
@@ -240,7 +332,11 @@ fn member<'a>(of: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 fn is_error(level: &str) -> bool {
-    matches!(level, "error" | "fatal" | "panic")
+    level == "error" || is_fatal(level)
+}
+
+fn is_fatal(level: &str) -> bool {
+    matches!(level, "fatal" | "panic")
 }
 
 /// Returns the text of an error in klog's form: `E1125 09:29:07.123456  1234 file.go:1] ...`.

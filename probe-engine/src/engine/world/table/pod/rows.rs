@@ -128,14 +128,11 @@ impl Table {
             Some(Box::new(Words { since, asked_at: now, ..before.map(|it| *it).unwrap_or_default() }));
     }
 
-    /// Takes in what was found. Older words stay until there are others.
+    /// Takes in what was found.
     pub(in crate::engine::world) fn words_found(&mut self, it: WordsFound) {
         let Some(row) = self.by_uid(&it.uid).and_then(|id| self.rows.get_mut(&id)) else { return };
         let Some(words) = row.words.as_mut().filter(|words| words.since == it.since) else { return };
-        if !it.said.is_empty() || words.said.is_empty() {
-            words.said = it.said;
-            words.unsaid = it.unsaid;
-        }
+        words.take_in(it.said, it.unsaid);
     }
 
     pub(crate) fn by_uid(&self, uid: &PodUid) -> Option<u64> {

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::{AskedPod, Fact, NameSource, Said, Speaker, Unreadable, Words, read};
+use super::{AskedPod, Fact, Logged, NameSource, Said, Speaker, Unreadable, Words, read};
 use crate::model::{
-    fact::WordsFound,
+    fact::{DaemonWordsFound, WordsFound},
     id::{ContainerId, PodUid},
     time::Timestamp,
 };
@@ -30,12 +30,12 @@ fn sync(err: &str) -> String {
     )
 }
 
-fn of_kubelet(text: &str) -> Option<(Speaker, String)> {
-    Some((Speaker::Kubelet, text.to_owned()))
+fn of_kubelet(text: &str) -> Option<Logged> {
+    Some(Logged { by: Speaker::Kubelet, text: text.to_owned(), is_fatal: false })
 }
 
-fn of_runtime(text: &str) -> Option<(Speaker, String)> {
-    Some((Speaker::Runtime, text.to_owned()))
+fn of_runtime(text: &str) -> Option<Logged> {
+    Some(Logged { by: Speaker::Runtime, text: text.to_owned(), is_fatal: false })
 }
 
 #[test]
@@ -254,4 +254,80 @@ proptest! {
             answers(&pod(None), &[(1, format!("{line} podUID=\"{UID}\" pod=\"{tail}\""))]);
         }
     }
+}
+
+/// Returns what these lines say about a daemon, one line a second.
+fn of_daemon(daemon: &str, lines: &[&str]) -> Vec<(Speaker, String)> {
+    let mut words = Words::default();
+    words.add_daemon(daemon, Timestamp(1), 50);
+    for (at, line) in (51..).zip(lines) {
+        words.read(at, line, Path::new("/log"));
+    }
+    let facts = words.answers(&Unreadable::default());
+    let [Fact::DaemonWordsFound(DaemonWordsFound { said, unsaid, .. })] = &facts[..] else {
+        panic!("{facts:?}")
+    };
+    assert_eq!(said.is_empty(), unsaid.is_some());
+    said.iter().map(|it| (it.by, it.text.clone())).collect()
+}
+
+#[test]
+fn a_daemon_says_with_what_it_ended() {
+    const SWAP: &str = "failed to run Kubelet: running with swap on is not supported";
+    const NAME: &str = "failed to recover state: failed to reserve sandbox name";
+    for (daemon, lines, expected) in [
+        (
+            "kubelet",
+            &[
+                r#"E1125 09:29:07.1 1 run.go:74] "command failed" err="failed to run Kubelet: running with swap on is not supported""#,
+                r#"E1125 09:29:08.1 1 kubelet.go:1] "Failed to update the node's status" err="no route""#,
+                r#"time="2026-11-21T08:15:03Z" level=fatal msg="Failed to run CRI service" error="of the runtime""#,
+            ][..],
+            &[(Speaker::Kubelet, SWAP), (Speaker::Kubelet, "no route")][..],
+        ),
+        (
+            "kubelet",
+            &[
+                r#"{"ts":1795668067906.4,"caller":"cli/run.go:74","msg":"command failed","err":"failed to run Kubelet: running with swap on is not supported"}"#,
+            ],
+            &[(Speaker::Kubelet, SWAP)],
+        ),
+        (
+            "kubelet",
+            &[
+                "F1125 09:29:07.1 1 server.go:274] failed to run Kubelet: running with swap on is not supported",
+            ],
+            &[(Speaker::Kubelet, SWAP)],
+        ),
+        (
+            "containerd",
+            &[
+                r#"time="2026-11-21T08:15:03Z" level=fatal msg="Failed to run CRI service" error="failed to recover state: failed to reserve sandbox name""#,
+                r#"E1125 09:29:07.1 1 run.go:74] "command failed" err="of the kubelet""#,
+            ],
+            &[(Speaker::Runtime, NAME)],
+        ),
+        (
+            "containerd",
+            &["containerd: failed to load TOML: /etc/containerd/config.toml: expected newline"],
+            &[(
+                Speaker::Runtime,
+                "containerd: failed to load TOML: /etc/containerd/config.toml: expected newline",
+            )],
+        ),
+        ("k3s-server", &[r#"time="2026-11-21T08:15:03Z" level=fatal msg="no""#], &[(Speaker::Runtime, "no")]),
+        ("crio", &["panic: runtime error"], &[(Speaker::Runtime, "panic: runtime error")]),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|(by, text)| (*by, (*text).to_owned())).collect();
+        assert_eq!(of_daemon(daemon, lines), expected, "{daemon}: {lines:?}");
+    }
+}
+
+#[test]
+fn an_error_about_a_pod_is_no_daemons_end() {
+    let of_pod = sync("no");
+    let of_sandbox = r#"time="2026-11-21T08:15:03Z" level=error msg="RunPodSandbox for x failed" error="no""#;
+    let before = r#"time="2026-11-21T08:15:03Z" level=info msg="starting containerd""#;
+    assert_eq!(of_daemon("kubelet", &[&of_pod]), []);
+    assert_eq!(of_daemon("containerd", &[of_sandbox, before, ""]), []);
 }

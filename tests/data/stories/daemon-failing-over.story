@@ -1,0 +1,13 @@
+# The kubelet comes up at the fourth try.
+0s    runtime starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+2s    container main in a starts
+20s   kubelet starts
+21s   kubelet fails 1
+31s   kubelet starts
+32s   kubelet fails 1
+42s   kubelet starts
+43s   kubelet fails 1
+53s   kubelet starts
+9m    end
+expect closed daemon_failing/1 kubelet x3 since 20s

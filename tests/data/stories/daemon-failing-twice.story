@@ -1,0 +1,11 @@
+# The kubelet fails twice while the node starts, and comes up.
+0s    runtime starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+2s    container main in a starts
+20s   kubelet starts
+21s   kubelet fails 1
+31s   kubelet starts
+32s   kubelet fails 1
+42s   kubelet starts
+9m    end
+expect nothing

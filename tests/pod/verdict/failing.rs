@@ -1,0 +1,103 @@
+//! A runtime that does not come up until its cause is repaired.
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+use super::{findings, stuck::until_closed_after, until_confirmed, watch_store};
+
+/// Where containerd's output is on a node without a journal.
+const LOG: &str = "/var/log/containerd.log";
+/// How long a daemon runs until it has come up.
+const UP: Duration = Duration::from_secs(60);
+
+/// The log. When this is dropped, it is as it was before.
+struct Log {
+    file: File,
+    length: Option<u64>,
+}
+
+impl Log {
+    fn open() -> Result<Self> {
+        let length = fs::metadata(LOG).ok().map(|before| before.len());
+        let file = File::options().create(true).append(true).open(LOG).context(LOG)?;
+        Ok(Self { file, length })
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // Nothing depends on it.
+        let _ = match self.length {
+            Some(length) => self.file.set_len(length),
+            None => fs::remove_file(LOG),
+        };
+    }
+}
+
+/// A containerd that is asked to end when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Ok(pid) = i32::try_from(self.0.id()) {
+            kill(Pid::from_raw(pid), Signal::SIGTERM).ok();
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn start(configuration: &Path, log: &Log) -> Result<Child> {
+    let mut command = Command::new("containerd");
+    command.arg("--config").arg(configuration).stdout(log.file.try_clone()?).stderr(log.file.try_clone()?);
+    command.spawn().with_context(|| format!("start {command:?}"))
+}
+
+#[test]
+fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let configuration = folder.path().join("config.toml");
+    let log = Log::open()?;
+    let mut stream = watch_store(None)?;
+    fs::write(&configuration, "version = 2\n[plugins\n")?;
+    for _ in 0..3 {
+        let status = start(&configuration, &log)?.wait()?;
+        ensure!(status.code() == Some(1), "containerd ended with {status}");
+    }
+    until_confirmed(&mut stream, &["daemon_failing"])?;
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let repaired = format!(
+        "version = 2\nroot = \"{}\"\nstate = \"{}\"\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
+         [grpc]\naddress = \"{}\"\n",
+        at("root"),
+        at("state"),
+        at("sock")
+    );
+    fs::write(&configuration, repaired)?;
+    let running = Running(start(&configuration, &log)?);
+    until_closed_after(UP, &mut stream, "daemon_failing/containerd")?;
+    drop(running);
+    let (received, _) = stream.end()?;
+    let found = findings(&received);
+    let keys: Vec<&str> = found.keys().map(String::as_str).collect();
+    ensure!(keys == ["daemon_failing/containerd"], "{found:#?}");
+    let it = &found["daemon_failing/containerd"];
+    let detail = &it["detail"];
+    ensure!(detail["count"] == 3 && detail["exit_code"] == 1, "{it:#}");
+    let said = &detail["said"][0];
+    ensure!(said["by"] == "runtime" && said["source"] == LOG, "{it:#}");
+    let text = said["text"].as_str().context("nothing is quoted")?;
+    ensure!(text.contains("toml"), "{text}");
+    let summary = it["summary"].as_str().context("no summary")?;
+    ensure!(summary.contains(text), "{summary}");
+    Ok(())
+}
