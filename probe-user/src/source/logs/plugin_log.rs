@@ -130,6 +130,15 @@ pub(crate) fn each(
     not
 }
 
+/// The beginnings of lines that a daemon writes when it ends, outside of its log: the panics of Go, and those
+/// of containerd (`cmd/containerd/main.go`) and Docker (`cmd/dockerd/docker.go`).
+const LAST_WORDS: [&str; 4] = ["panic: ", "fatal error: ", "containerd: ", "failed to start daemon: "];
+
+/// Whether a daemon writes such a line when it ends. The line has no time.
+pub(super) fn are_last_words(line: &str) -> bool {
+    LAST_WORDS.iter().any(|words| line.starts_with(words))
+}
+
 /// Where a line was read. Runtimes of one kind that log to different places are different runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {

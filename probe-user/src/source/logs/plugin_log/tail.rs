@@ -12,8 +12,8 @@ use std::{
 use probe_common::runtime::{self, SYSLOG};
 
 use super::{
-    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match,
-    time, written_at,
+    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, are_last_words, extract,
+    extract::Match, time, written_at,
 };
 use crate::source::{
     backfill::outputs,
@@ -90,8 +90,13 @@ fn each_of_file(
     let klog = lines(&end).filter_map(|line| time::Klog::of(Some(line), modified)).last();
     not.searched.push(path.to_owned());
     let mut is_found = false;
+    let mut before = None;
     for line in lines(&end) {
-        let at = written_at(&line).or_else(|| time::parse(&line)).or_else(|| klog.as_ref()?.parse(&line));
+        let mut at = written_at(&line).or_else(|| time::parse(&line)).or_else(|| klog.as_ref()?.parse(&line));
+        before = at.or(before);
+        if at.is_none() && are_last_words(&line) {
+            at = before.or_else(|| time::microseconds(modified));
+        }
         if let Some(at) = at.filter(|at| window.has(*at)) {
             let line = Line { place: Place::File, at, text: &line, is_from_kubelet: false };
             is_found |= report(line, path);

@@ -57,6 +57,11 @@ impl Klog {
     }
 }
 
+/// Converts a file's time to microseconds since 1970.
+pub(super) fn microseconds(at: SystemTime) -> Option<u64> {
+    u64::try_from(Timestamp::try_from(at).ok()?.as_microsecond()).ok()
+}
+
 /// The unit of offsets from UTC, seconds.
 const QUARTER: i64 = 15 * 60;
 /// No local time is further from UTC.

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{
     AskedPod, Unreadable,
-    plugin_log::{plain, unquote},
+    plugin_log::{are_last_words, plain, unquote},
 };
 use crate::model::{
     fact::{DaemonWordsFound, Fact, NameSource, Said, Speaker, WordsFound},
@@ -42,10 +42,6 @@ const VAGUE: [&str; 5] = [
     "unmounted volumes=",
     "Back-off ",
 ];
-
-/// The beginnings of lines that a daemon writes when it ends, outside of its log: the panics of Go, and those
-/// of containerd (`cmd/containerd/main.go`) and Docker (`cmd/dockerd/docker.go`).
-const LAST_WORDS: [&str; 4] = ["panic: ", "fatal error: ", "containerd: ", "failed to start daemon: "];
 
 /// What the kubelet logs when it ends (`component-base/cli/run.go`).
 const COMMAND_FAILED: &str = "command failed";
@@ -155,7 +151,7 @@ impl<'a> Words<'a> {
 
     /// Reads a line that a daemon may have written about its own end.
     fn read_of_daemons(&mut self, at: u64, line: &str, file: &Path) {
-        let last_words = LAST_WORDS.iter().any(|words| line.starts_with(words));
+        let last_words = are_last_words(line);
         let error = if last_words { None } else { read(line) };
         // An error about a pod ends no daemon.
         let is_own = error.as_ref().is_some_and(|error| error.is_fatal || !is_about_pod(line));

@@ -5,7 +5,7 @@ use std::fs;
 use super::{BOOT_NS, Node, at};
 use crate::{
     model::{
-        fact::{Fact, WordsFound},
+        fact::{DaemonWordsFound, Fact, WordsFound},
         id::PodUid,
     },
     source::{
@@ -45,4 +45,36 @@ fn words_are_found_in_a_file_that_klog_writes() {
     let [said] = &said[..] else { panic!("{said:?}") };
     assert_eq!((said.text.as_str(), said.at.as_str()), ("what it waits for", "2026-11-21T08:18:07Z"));
     assert_eq!(said.source, "/var/log/kubelet.log");
+}
+
+/// A panic has no time of its own, and neither has the line with which containerd refuses its configuration.
+#[test]
+fn last_words_without_a_time_are_found_in_files() {
+    let node = Node::new(&[]);
+    let (kubelet, containerd) = (node.path("var/log/kubelet.log"), node.path("var/log/containerd.log"));
+    let panic = "panic: could not restore state from checkpoint";
+    let before = "I1121 09:18:07.123456 1234 server.go:1] \"Starting\"\n";
+    fs::write(&kubelet, format!("{before}{panic}\n\ngoroutine 1 [running]:\n")).expect("a log");
+    let refused = "containerd: failed to load TOML: x: expected newline";
+    fs::write(&containerd, format!("{refused}\n")).expect("a log");
+    let root = HostRoot::open(node.0.path()).expect("the root");
+    for (daemon, modified, expected) in [
+        ("kubelet", 187, Some((panic, "2026-11-21T08:18:07Z"))),
+        ("containerd", 190, Some((refused, "2026-11-21T08:18:10Z"))),
+        ("containerd", 50, None),
+    ] {
+        Node::dated(&kubelet, 187);
+        Node::dated(&containerd, modified);
+        // The other file has such a line too.
+        let (hidden, other) =
+            if daemon == "kubelet" { (&containerd, "containerd") } else { (&kubelet, "kubelet") };
+        let aside = node.path(other);
+        fs::rename(hidden, &aside).expect("a file");
+        let search = Search { daemons: vec![(daemon.to_owned(), at(60))], ..Search::default() };
+        let found = find(&root, &search, BOOT_NS, at(200), Vec::new).words;
+        fs::rename(&aside, hidden).expect("a file");
+        let [Fact::DaemonWordsFound(DaemonWordsFound { said, .. })] = &found[..] else { panic!("{found:?}") };
+        let said = said.first().map(|said| (said.text.as_str(), said.at.as_str()));
+        assert_eq!(said, expected, "{daemon} {modified}");
+    }
 }
