@@ -403,13 +403,7 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();
     let names: Vec<&str> = it.sandboxes.iter().filter_map(|id| drive.sim.name_of(id)).collect();
     let since = it.since.since(BEGIN).as_secs();
-    let said = match &it.kind {
-        Kind::StuckStart(it) => it.said.first(),
-        Kind::StuckStop(it) => it.said.first(),
-        Kind::DaemonFailing(it) => it.said.first(),
-        _ => None,
-    };
-    let said = said.map(|said| format!("says {}", said.text)).unwrap_or_default();
+    let said = it.kind.said().first().map(|said| format!("says {}", said.text)).unwrap_or_default();
     let line =
         format!("{stage} {}{sub} {what} {pod} {} since {since}s {said}", it.kind.into_str(), names.join(" "));
     line.split_whitespace().collect::<Vec<_>>().join(" ")

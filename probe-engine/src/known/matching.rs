@@ -86,13 +86,7 @@ fn said(kind: &Kind) -> Vec<(Speaker, &str)> {
         let latest = latest.map(|text| (Speaker::Plugin, text));
         all.extend(latest.filter(|said| !all.contains(said)));
     }
-    let said = match kind {
-        Kind::StuckStart(it) => &it.said[..],
-        Kind::StuckStop(it) => &it.said,
-        Kind::DaemonFailing(it) => &it.said,
-        _ => &[],
-    };
-    all.extend(said.iter().map(|it| (it.by, &*it.text)));
+    all.extend(kind.said().iter().map(|it| (it.by, &*it.text)));
     all.into_iter().map(|(by, text)| (by, &text[..text.floor_char_boundary(MAX_TEXT)])).collect()
 }
 

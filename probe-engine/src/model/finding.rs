@@ -18,7 +18,10 @@ pub use blind::Blind;
 pub(crate) use blind::plural;
 pub use kind::*;
 
-use crate::model::id::{ContainerId, NotThat};
+use crate::model::{
+    fact::Said,
+    id::{ContainerId, NotThat},
+};
 
 /// `KIND/…`, made of parts that never change: names, addresses, ids.
 #[derive(
@@ -127,6 +130,17 @@ impl Kind {
     #[must_use]
     pub fn page(&self) -> String {
         format!("docs/findings/{}.md", self.into_str())
+    }
+
+    /// Returns the errors that the runtime and the kubelet logged about it, the most telling one first.
+    #[must_use]
+    pub fn said(&self) -> &[Said] {
+        match self {
+            Self::StuckStart(it) => &it.said,
+            Self::StuckStop(it) => &it.said,
+            Self::DaemonFailing(it) => &it.said,
+            _ => &[],
+        }
     }
 
     /// Whether both say the same, except for numbers that change while the finding is open.

@@ -8,6 +8,7 @@ use crate::{
     known::{Catalogue, Explanation},
     model::{
         change::{Change, ChangeKind, CniCall, End, Evidence, Finding, Process},
+        fact::Said,
         finding::{Kind, LeakedAddress, Stage},
         time::Timestamp,
     },
@@ -47,6 +48,7 @@ pub(in crate::cli) fn text(it: &Finding, incidents: &Incidents<'_>, snapshot: &A
     timeline(&evidence, it, snapshot, &mut text);
     calls(&evidence, it, &mut text);
     killer(&evidence, &mut text);
+    words(it, &mut text);
     versions(it, &mut text);
     known(&explanation, &mut text);
     text += "\nHow to repair\n";
@@ -165,12 +167,27 @@ fn unnamed(count: usize, lines: &mut String) {
     }
 }
 
+/// The errors that the runtime and the kubelet logged about it.
+fn words(it: &Finding, text: &mut String) {
+    if it.kind.said().is_empty() {
+        return;
+    }
+    *text += "\nWhat was said\n";
+    for Said { by, text: said, at, source } in it.kind.said() {
+        _ = writeln!(text, "  {} by the {}, in {}", escaped(at), by.into_str(), escaped(source));
+        _ = writeln!(text, "      {}", escaped(said));
+    }
+}
+
 fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &mut String) {
     let Some(first) = evidence.first() else {
         *text += "\nEvidence\n  ";
         *text += match it.stage {
             Stage::Closed => {
                 "none is kept: it was found in records alone, or many findings have closed since\n"
+            }
+            Stage::Candidate | Stage::Confirmed if !it.kind.said().is_empty() => {
+                "no event of its sandboxes is known, but what was said\n"
             }
             Stage::Candidate | Stage::Confirmed => {
                 "no event of its sandboxes is known: it was found in records alone\n"
@@ -350,8 +367,8 @@ mod tests {
         engine::incident::Incidents,
         model::{
             change::{ChangeKind, CniCall, End, Evidence, EvidenceEvent, Finding, Process},
-            fact::{NodeFolders, Origin, PodName, ProgramFound},
-            finding::{Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
+            fact::{NodeFolders, Origin, PodName, ProgramFound, Said, Speaker},
+            finding::{DaemonFailing, Key, Kind, OutOfOrder, Severity, Stage, TeardownOutOfOrder},
             id::{ContainerId, TaskKey},
             time::Timestamp,
         },
@@ -470,6 +487,34 @@ mod tests {
         let said = text(&finding, &Incidents::of([&finding]), &snapshot());
         let part = "\nPrograms\n  /opt/cni/bin/a\\u{202e}\\n  v1\n  /opt/cni/bin/bridge       v1\n";
         assert!(said.contains(part), "no {part:?} in\n{said}");
+    }
+
+    /// Words of a log are evidence of their own, and may be anything.
+    #[test]
+    fn what_was_said_is_told_with_its_time_and_its_file() {
+        let kind = Kind::DaemonFailing(DaemonFailing {
+            daemon: "kubelet".to_owned(),
+            count: 3,
+            lasted: Duration::from_secs(9),
+            exit_code: 1,
+            signal: None,
+            oom: false,
+            said: vec![Said {
+                by: Speaker::Kubelet,
+                text: "no\x1b[2J".to_owned(),
+                at: "2026-11-25T09:29:07Z".to_owned(),
+                source: "/var/log/kubelet.log".to_owned(),
+            }],
+            unsaid: None,
+        });
+        let finding = Finding { kind, evidence: Vec::new(), sandboxes: Vec::new(), ..finding() };
+        let said = text(&finding, &Incidents::of([&finding]), &snapshot());
+        for part in [
+            "\nEvidence\n  no event of its sandboxes is known, but what was said\n",
+            "\nWhat was said\n  2026-11-25T09:29:07Z by the kubelet, in /var/log/kubelet.log\n      no\\u{1b}[2J\n",
+        ] {
+            assert!(said.contains(part), "no {part:?} in\n{said}");
+        }
     }
 
     /// The call may have ended since.
