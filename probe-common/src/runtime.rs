@@ -399,6 +399,12 @@ pub fn kubelets() -> impl Iterator<Item = &'static str> {
 }
 
 impl Runtime {
+    /// Returns whether its program, run with these arguments, does something else than to serve. Shims and
+    /// administrators run it so.
+    pub fn is_command<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> bool {
+        arguments.into_iter().any(|argument| self.commands.contains(&argument))
+    }
+
     /// Returns the row of a runtime that a kubelet can use.
     #[must_use]
     pub const fn of(kind: Kind) -> &'static Self {

@@ -99,7 +99,7 @@ fn page(it: &Problem) -> String {
         kinds.join(", ")
     );
     if !it.is_looked_for() {
-        text += "\nsandprobe does not look for it yet: it reads what plugins say of a failed call, and what runtimes and kubelets say of a start or a stop that waits.\n";
+        text += "\nsandprobe does not look for it yet: it reads what plugins say of a failed call, and what runtimes and kubelets say of a start or a stop that waits, or of their own end.\n";
     }
     let said: Vec<&str> = it.conditions.iter().filter_map(|condition| condition.says.as_deref()).collect();
     if !said.is_empty() {

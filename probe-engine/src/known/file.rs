@@ -202,7 +202,7 @@ impl Problem {
                 (Some(_), None) => false,
                 (Some(_), Some(Speaker::Plugin)) => kinds.any(|kind| kind == "cni_failing"),
                 (Some(_), Some(Speaker::Runtime | Speaker::Kubelet)) => {
-                    kinds.any(|kind| kind == "stuck_start" || kind == "stuck_stop")
+                    kinds.any(|kind| matches!(&**kind, "stuck_start" | "stuck_stop" | "daemon_failing"))
                 }
             }
         })

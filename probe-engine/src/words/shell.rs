@@ -104,8 +104,9 @@ pub(crate) fn unit_commands(daemon: &str) -> Vec<String> {
     let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
     let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
     let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();
-    // A unit has the name of its program, or the beginning of it (docker, cri-docker, k3s).
-    let own = units.iter().filter(|unit| daemon.starts_with(**unit)).max_by_key(|unit| unit.len());
+    // A unit has the name of its program, the beginning of it (docker, cri-docker, k3s) or more (MicroK8s).
+    let own = units.iter().filter(|unit| daemon.starts_with(**unit) || unit.ends_with(daemon));
+    let own = own.max_by_key(|unit| unit.len());
     let unit = own.copied().or(units.first().copied()).unwrap_or(daemon);
     vec![
         "# What it said last, and what became of it:".to_owned(),

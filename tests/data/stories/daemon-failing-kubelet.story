@@ -13,4 +13,4 @@
 53s   kubelet starts
 54s   kubelet fails 1
 2m    end
-expect confirmed daemon_failing/1 kubelet x3 since 20s says failed to run Kubelet: running with swap on is not supported, please disable swap
+expect confirmed daemon_failing/1 kubelet x4 since 20s says failed to run Kubelet: running with swap on is not supported, please disable swap

@@ -1,5 +1,7 @@
 //! **Rule:** a runtime or a kubelet of the node has failed three times, each time within a minute of its
-//! start and within ten minutes of the time before, and none has come up since.
+//! start and within ten minutes of the time before, and none has come up since. It is confirmed a minute after
+//! the first of these starts, and not while a process runs for longer than those that failed lived: that one may
+//! come up.
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
@@ -18,14 +20,15 @@ use crate::{
         table::failing::{FAILED, Failing, UP},
     },
     model::{
-        finding::{DaemonFailing, Explain, Key, Kind, Severity},
+        fact::Said,
+        finding::{DaemonFailing, Explain, FindingKind, Key, Kind, Severity},
         id::ContainerId,
         time::Timestamp,
     },
     words::{
         count::counted,
         escape::escaped,
-        said::{REPAIR_WHAT_IS_SAID, forget_times, nothing_said, quotation},
+        said::{forget_times, nothing_said, quotation},
         shell::unit_commands,
         span::span,
     },
@@ -35,33 +38,35 @@ use crate::{
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(60 * 60);
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for row in ctx.world.failing.values() {
+    for row in ctx.world.failing.values().filter(|row| row.count > 1) {
+        let runs_since = runs_since(ctx, row);
         let over_at = row.last_at + AFTERWARDS;
-        if row.count > 1 && ctx.now < over_at {
-            let up_at = up_at(ctx, row);
-            if up_at.is_none_or(|at| ctx.now < at) {
-                found.push(failing(ctx, row, up_at.map_or(over_at, |at| at.min(over_at))));
-            }
+        let over_at = runs_since.map_or(over_at, |since| over_at.min(since + UP));
+        if ctx.now < over_at {
+            found.push(failing(ctx, row, runs_since, over_at));
         }
     }
 }
 
-/// Returns when the earliest process of this name that runs has come up.
-fn up_at(ctx: &DetectContext<'_>, row: &Failing) -> Option<Timestamp> {
+/// Returns since when the earliest process of this name runs.
+fn runs_since(ctx: &DetectContext<'_>, row: &Failing) -> Option<Timestamp> {
     let running = lookup::daemons::named(ctx.world, |comm| comm == row.comm);
-    running.filter(|it| !it.program.is_query).map(|it| Timestamp(it.key.start) + UP).min()
+    running.filter(|it| !it.program.is_query).map(|it| Timestamp(it.key.start)).min()
 }
 
-fn failing(ctx: &DetectContext<'_>, row: &Failing, until: Timestamp) -> Detection {
-    let (said, unsaid) =
-        row.words.as_ref().map(|it| (it.said.clone(), it.unsaid.clone())).unwrap_or_default();
-    let verdict = match row.many_at {
-        None => Verdict::Watched { until: Some(until) },
-        // The logs are being searched.
-        Some(at) if said.is_empty() && unsaid.is_none() && ctx.now < at + LEAD => {
-            Verdict::Watched { until: Some(until.min(at + LEAD)) }
-        }
-        Some(_) => Verdict::Passing { until },
+fn failing(
+    ctx: &DetectContext<'_>,
+    row: &Failing,
+    runs_since: Option<Timestamp>,
+    over_at: Timestamp,
+) -> Detection {
+    let words = row.words.as_ref();
+    let (said, unsaid) = words.map(|it| (it.said.clone(), it.unsaid.clone())).unwrap_or_default();
+    let key = Key::new(FindingKind::DaemonFailing.into_str(), &[&row.comm]);
+    let verdict = match ready(ctx, row, runs_since) {
+        _ if ctx.open_finding(&key).is_some() => Verdict::Passing { until: over_at },
+        Some(ready) if ctx.now >= ready => Verdict::Passing { until: over_at },
+        ready => Verdict::Watched { until: Some(ready.map_or(over_at, |ready| ready.min(over_at))) },
     };
     let serves = lookup::daemons::serves_pods(ctx.world, &row.comm);
     let has_pods = ctx.world.pods.values().any(|pod| pod.is_present());
@@ -76,7 +81,7 @@ fn failing(ctx: &DetectContext<'_>, row: &Failing, until: Timestamp) -> Detectio
         unsaid,
     });
     Detection {
-        key: Key::new(kind.into_str(), &[&row.comm]),
+        key,
         kind,
         severity: if serves && has_pods { Severity::Critical } else { Severity::Warning },
         since: row.since,
@@ -84,6 +89,25 @@ fn failing(ctx: &DetectContext<'_>, row: &Failing, until: Timestamp) -> Detectio
         sandboxes: Vec::new(),
         gapped: false,
         verdict,
+    }
+}
+
+/// Returns when it is confirmed; none if it may come up.
+fn ready(ctx: &DetectContext<'_>, row: &Failing, runs_since: Option<Timestamp>) -> Option<Timestamp> {
+    let many_at = row.many_at?;
+    if runs_since.is_some_and(|since| ctx.now >= since + row.longest) {
+        return None;
+    }
+    let ready = many_at.max(row.since + UP);
+    // Until then the logs are searched.
+    let is_searched = row.words.as_ref().is_some_and(|it| !it.said.is_empty() || it.unsaid.is_some());
+    Some(if is_searched { ready } else { ready.max(many_at + LEAD) })
+}
+
+impl DaemonFailing {
+    /// Returns what it said about its end. Who is killed or crashes says nothing about that.
+    fn last_words(&self) -> &[Said] {
+        if self.signal.is_some() || self.oom { &[] } else { &self.said }
     }
 }
 
@@ -98,7 +122,7 @@ impl Explain for DaemonFailing {
         };
         format!(
             "{daemon} does not come up: it failed {count} in {lasted}, the last time {how}{}",
-            quotation(&self.said)
+            quotation(self.last_words())
         )
     }
 
@@ -116,8 +140,8 @@ impl Explain for DaemonFailing {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = Vec::new();
-        if !self.said.is_empty() {
-            all.push(REPAIR_WHAT_IS_SAID.to_owned());
+        if !self.last_words().is_empty() {
+            all.push("# Repair what the words name with which it ended.".to_owned());
         } else if let Some(unsaid) = &self.unsaid {
             all.push(nothing_said(unsaid));
         }
@@ -145,6 +169,15 @@ mod tests {
             ("containerd", 139, Some(11), false, "by signal 11", "crashes", unit("containerd")),
             ("dockerd", 137, Some(9), true, "by the OOM killer", "memory", unit("docker")),
             ("cri-dockerd", 1, None, false, "with exit code 1", "says so", unit("cri-docker")),
+            (
+                "kubelite",
+                1,
+                None,
+                false,
+                "with exit code 1",
+                "says so",
+                unit("snap.microk8s.daemon-kubelite"),
+            ),
             ("k3s-agent", 1, None, false, "with exit code 1", "says so", unit("k3s-agent")),
         ] {
             let it = DaemonFailing {

@@ -44,10 +44,18 @@ pub(in crate::engine) struct Need {
 /// Returns the words that a detection needs next.
 pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
     if let Kind::DaemonFailing(DaemonFailing { daemon, .. }) = &it.kind {
-        let due_at = match &world.failing.get(daemon)?.words {
+        let row = world.failing.get(daemon)?;
+        let due_at = match &row.words {
             None => it.since,
-            Some(words) if words.said.is_empty() => words.asked_at + LEAD,
-            Some(words) => words.asked_at + AGAIN,
+            // The log may be written late.
+            Some(words)
+                if words.said.is_empty() && row.many_at.is_some_and(|at| words.asked_at < at + LEAD) =>
+            {
+                words.asked_at + LEAD
+            }
+            Some(words) if words.asked_at < row.last_at + LEAD => words.asked_at + AGAIN,
+            // It has said nothing since.
+            Some(_) => return None,
         };
         return Some(Need { about: About::Daemon(daemon.clone()), since: it.since, due_at });
     }

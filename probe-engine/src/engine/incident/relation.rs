@@ -213,8 +213,6 @@ impl Relation {
     }
 }
 
-/// Whether a start or a stop may wait for the runtime: no plugin runs or has failed, and no process holds it
-/// up.
 /// Whether a start or a stop that began while a daemon did not come up waits for that daemon: the kubelet
 /// takes each step, and the runtime each one that nothing else holds up.
 fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
@@ -222,6 +220,8 @@ fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
     runtime::kubelets().any(|kubelet| kubelet == failing.daemon) || waits_for_runtime(effect)
 }
 
+/// Whether a start or a stop may wait for the runtime: no plugin runs or has failed, and no process holds it
+/// up.
 fn waits_for_runtime(effect: &Finding) -> bool {
     if let Kind::StuckStart(start) = &effect.kind {
         return start.cause.is_none() && (start.step != StartStep::Network || start.plugin.is_none());

@@ -94,7 +94,7 @@ fn the_page_on_restarts_has_the_codes_times() {
             format!("({} pods, {} sandboxes' networks)", thousands(PODS), thousands(TRIES)),
             format!("ends that had run for {} s or longer", lookup::daemons::RESIDENT.as_secs()),
             format!("within {} minutes of an order", minutes(LONGEST_SHUTDOWN)),
-            format!("within {} s of its start, or while pods", react::restart::LOOP.as_secs()),
+            format!("within {} s of its start, or while pods", table::failing::UP.as_secs()),
             format!("had begun within {} minutes before", minutes(lookup::restart::YOUNG)),
             format!("within {} minutes after the start of the daemon", minutes(MOMENTS)),
             format!("hung, which is {} s or longer", HUNG.as_secs()),

@@ -3,9 +3,12 @@
 
 use probe_common::runtime::{Form, HELPERS, Helper, RUNTIMES, Runtime};
 
-use crate::model::{
-    fact::PodName,
-    id::{ContainerId, PodUid},
+use crate::{
+    engine::world::daemon::runtime_named,
+    model::{
+        fact::PodName,
+        id::{ContainerId, PodUid},
+    },
 };
 
 /// The length of a full container id.
@@ -64,14 +67,11 @@ pub(crate) fn ends_containers(comm: &str) -> bool {
     names.any(|name| name == comm) || comm.starts_with(INIT)
 }
 
-/// The first arguments with which a daemon's program starts the daemon: those of k3s, RKE2 and k0s.
-const STARTS: [&str; 4] = ["server", "agent", "controller", "worker"];
-
-/// Whether a daemon's program is run for something else than to start the daemon: `crio status`,
-/// `containerd config dump`.
+/// Whether a runtime's program is run for something else than to serve: `crio status`, `containerd config
+/// dump`.
 #[must_use]
-pub(crate) fn is_query(argv: &[String]) -> bool {
-    argv.get(1).is_some_and(|first| !first.starts_with('-') && !STARTS.contains(&first.as_str()))
+pub(crate) fn is_query(comm: &str, argv: &[String]) -> bool {
+    runtime_named(comm).is_some_and(|runtime| runtime.is_command(argv.iter().skip(1).map(String::as_str)))
 }
 
 /// The form of the arguments of the program at this path.

@@ -130,13 +130,18 @@ pub(crate) fn each(
     not
 }
 
-/// The beginnings of lines that a daemon writes when it ends, outside of its log: the panics of Go, and those
-/// of containerd (`cmd/containerd/main.go`) and Docker (`cmd/dockerd/docker.go`).
-const LAST_WORDS: [&str; 4] = ["panic: ", "fatal error: ", "containerd: ", "failed to start daemon: "];
+/// The beginnings of lines that a daemon writes when it ends, outside of its log, and which daemon does: the
+/// panics of Go, and those of containerd (`cmd/containerd/main.go`) and Docker (`cmd/dockerd/docker.go`).
+const LAST_WORDS: [(&str, Option<&str>); 4] = [
+    ("panic: ", None),
+    ("fatal error: ", None),
+    ("containerd: ", Some("containerd")),
+    ("failed to start daemon: ", Some("dockerd")),
+];
 
-/// Whether a daemon writes such a line when it ends. The line has no time.
-pub(super) fn are_last_words(line: &str) -> bool {
-    LAST_WORDS.iter().any(|words| line.starts_with(words))
+/// Returns which daemon writes such a line when it ends: `Some(None)` if any may. The line has no time.
+pub(super) fn last_words_by(line: &str) -> Option<Option<&'static str>> {
+    LAST_WORDS.iter().find(|(words, _)| line.starts_with(words)).map(|(_, by)| *by)
 }
 
 /// Where a line was read. Runtimes of one kind that log to different places are different runtimes.

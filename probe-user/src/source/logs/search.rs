@@ -119,8 +119,8 @@ pub(crate) fn find(
     }
     let containers = search.containers.iter().map(|it| (it.from, it.until));
     let sandboxes = search.sandboxes.iter().map(|it| (it.from, it.until));
-    let pods = if words.is_empty() { None } else { Some((recent, now)) };
-    let times = containers.chain(sandboxes).chain(pods);
+    let spoken = if words.is_empty() { None } else { Some((recent, now)) };
+    let times = containers.chain(sandboxes).chain(spoken);
     let Some((from, until)) = times.reduce(|all, it| (all.0.min(it.0), all.1.max(it.1))) else {
         return Found::default();
     };
@@ -182,7 +182,7 @@ impl Logged {
             if is_from_kubelet && let Some(held) = held::read(text) {
                 logged.hold(at, held);
             }
-            words.read(at, text, file);
+            words.read(at, text, file, is_from_kubelet);
             // A kubelet may log to a file of its own while the runtime logs to the journal.
             is_work && words.is_empty()
         });

@@ -86,7 +86,7 @@ pub(crate) fn executed(world: &mut World, ctx: EventContext, it: Executed) {
         filename: daemon::kept_path(&it.task.comm, &it.filename),
         class: it.class,
         ns_pid: it.ns_pid,
-        is_query: daemon::is_daemon(&it.task.comm) && argv::is_query(&it.argv),
+        is_query: argv::is_query(&it.task.comm, &it.argv),
         about: about.clone(),
     };
     began(world, ctx, &it.task, program);
@@ -180,7 +180,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: ProcessFound) {
     if row.executed_at.is_none() {
         let about = argv::about(&it.argv);
         let filename = daemon::kept_path(&row.comm, &it.filename);
-        let is_query = daemon::is_daemon(&row.comm) && argv::is_query(&it.argv);
+        let is_query = argv::is_query(&row.comm, &it.argv);
         row.program = Program { filename, class, ns_pid: it.ns_pid, is_query, about };
     }
     exit::supersede(world, ctx, key);

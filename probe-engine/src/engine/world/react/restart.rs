@@ -36,9 +36,6 @@ use crate::{
     },
 };
 
-/// A daemon that ends within this time after its start has not come back.
-pub(crate) const LOOP: Duration = Duration::from_secs(60);
-
 /// How long to wait for further events before a restart is looked at.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -77,7 +74,7 @@ pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ende
         }
         let lived = known.started.map_or(Duration::ZERO, |mark| at.since(mark.at));
         let is_held = known.held.iter().any(|pod| pod.until.is_none());
-        if lived < LOOP || is_held {
+        if lived < UP || is_held {
             ends_again(world, place, row, at, ended);
             return;
         }
@@ -93,15 +90,19 @@ pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ende
 
 /// Notes that a daemon failed soon after its start, or had come up.
 fn note_failed(world: &mut World, row: &Process, at: Timestamp, ended: Option<&DaemonEnd>) {
+    // An end that nobody saw may have been long before it was noticed.
+    let Some(DaemonEnd { end, told, .. }) = ended else { return };
+    if row.program.is_query {
+        return;
+    }
     let started = Timestamp(row.key.start);
     if at.since(started) >= UP {
         world.failing.came_up(&row.comm);
         return;
     }
-    let Some(DaemonEnd { end, told, .. }) = ended else { return };
     // A process that aborts sends the signal to itself.
     let is_told = told.as_ref().is_some_and(|told| told.by.key != row.key);
-    if !row.program.is_query && end.code != 0 && (end.oom || !is_told) {
+    if end.code != 0 && (end.oom || !is_told) {
         world.failing.failed(&row.comm, started, at, end.clone());
     }
 }

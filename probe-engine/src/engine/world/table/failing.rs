@@ -3,9 +3,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use serde_with::serde_as;
 
 use super::pod::Words;
-use crate::model::{change::End, fact::DaemonWordsFound, time::Timestamp};
+use crate::model::{
+    change::End,
+    fact::DaemonWordsFound,
+    time::{Nanoseconds, Timestamp},
+};
 
 /// A daemon that fails within this time after its start has not come up.
 pub(crate) const UP: Duration = Duration::from_secs(60);
@@ -20,6 +25,7 @@ pub(crate) const FAILED: u32 = 3;
 const DAEMONS: usize = 32;
 
 /// A daemon whose last starts all failed.
+#[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
     pub(crate) comm: String,
@@ -30,6 +36,10 @@ pub struct Failing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) many_at: Option<Timestamp>,
     pub(crate) last_at: Timestamp,
+    /// How long the process lived that lived longest.
+    #[serde(rename = "longest_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    pub(crate) longest: Duration,
     pub(crate) last: End,
     /// What it says about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,6 +88,7 @@ impl Table {
             count: 0,
             many_at: None,
             last_at: at,
+            longest: Duration::ZERO,
             last: last.clone(),
             words: None,
         });
@@ -85,6 +96,7 @@ impl Table {
         if row.count == FAILED {
             row.many_at = Some(at);
         }
+        row.longest = row.longest.max(at.since(started));
         (row.last_at, row.last) = (at, last);
     }
 

@@ -237,12 +237,11 @@ fn normalized_socket(socket: &Path) -> PathBuf {
 }
 
 /// Returns whether a process is the daemon itself. A zombie no longer has arguments, and a process just
-/// before exec has none yet. Shims and administrators run the daemon's program for a moment, with other
-/// arguments.
+/// before exec has none yet.
 fn serves(kind: Kind, arguments: &[String]) -> bool {
     let Some((_program, given)) = arguments.split_first() else { return false };
-    let commands = kind.runtime().map_or(&[][..], |kind| Runtime::of(kind).commands);
-    !given.iter().any(|argument| commands.contains(&argument.as_str()))
+    let runtime = kind.runtime().map(Runtime::of);
+    !runtime.is_some_and(|runtime| runtime.is_command(given.iter().map(String::as_str)))
 }
 
 impl Daemon {

@@ -12,8 +12,8 @@ use std::{
 use probe_common::runtime::{self, SYSLOG};
 
 use super::{
-    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, are_last_words, extract,
-    extract::Match, time, written_at,
+    Line, Message, Place, Report, Search, Unreadable, Wanted, Window, are_exact, extract, extract::Match,
+    last_words_by, time, written_at,
 };
 use crate::source::{
     backfill::outputs,
@@ -91,16 +91,25 @@ fn each_of_file(
     not.searched.push(path.to_owned());
     let mut is_found = false;
     let mut before = None;
+    let mut untimed = None;
     for line in lines(&end) {
         let mut at = written_at(&line).or_else(|| time::parse(&line)).or_else(|| klog.as_ref()?.parse(&line));
         before = at.or(before);
-        if at.is_none() && are_last_words(&line) {
-            at = before.or_else(|| time::microseconds(modified));
+        if at.is_none() && last_words_by(&line).is_some() {
+            at = before;
+            untimed = Some(line.clone());
         }
         if let Some(at) = at.filter(|at| window.has(*at)) {
             let line = Line { place: Place::File, at, text: &line, is_from_kubelet: false };
             is_found |= report(line, path);
         }
+    }
+    // No line of the file has a time, so only its last words are known to be as old as the file.
+    if before.is_none()
+        && let Some(text) = untimed
+        && let Some(at) = time::microseconds(modified).filter(|at| window.has(*at))
+    {
+        is_found |= report(Line { place: Place::File, at, text: &text, is_from_kubelet: false }, path);
     }
     is_found
 }

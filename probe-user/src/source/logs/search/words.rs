@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::{
     AskedPod, Unreadable,
-    plugin_log::{are_last_words, plain, unquote},
+    plugin_log::{last_words_by, plain, unquote},
 };
 use crate::model::{
     fact::{DaemonWordsFound, Fact, NameSource, Said, Speaker, WordsFound},
@@ -119,16 +119,14 @@ impl<'a> Words<'a> {
     }
 
     /// Reads a line.
-    pub(super) fn read(&mut self, at: u64, line: &str, file: &Path) {
+    /// `is_from_kubelet`: the journal says that a kubelet wrote it.
+    pub(super) fn read(&mut self, at: u64, line: &str, file: &Path, is_from_kubelet: bool) {
+        if !self.daemons.is_empty() {
+            self.read_of_daemons(at, line, file, is_from_kubelet);
+        }
         // Most lines are no errors. klog's JSON may have the error in its message.
         let may_be_error =
             line.starts_with(['E', 'F']) || line.contains("err") || line.starts_with("{\"ts\":");
-        if self.is_empty() {
-            return;
-        }
-        if !self.daemons.is_empty() {
-            self.read_of_daemons(at, line, file);
-        }
         let about = if may_be_error { self.about(line) } else { BTreeSet::new() };
         if about.is_empty() {
             return;
@@ -150,27 +148,32 @@ impl<'a> Words<'a> {
     }
 
     /// Reads a line that a daemon may have written about its own end.
-    fn read_of_daemons(&mut self, at: u64, line: &str, file: &Path) {
-        let last_words = are_last_words(line);
-        let error = if last_words { None } else { read(line) };
+    fn read_of_daemons(&mut self, at: u64, line: &str, file: &Path, is_from_kubelet: bool) {
+        let last_words = last_words_by(line);
+        let error = if last_words.is_some() { None } else { read(line) };
         // An error about a pod ends no daemon.
         let is_own = error.as_ref().is_some_and(|error| error.is_fatal || !is_about_pod(line));
-        if !last_words && !is_own {
+        if last_words.is_none() && !is_own {
             return;
         }
-        let is_only = self.daemons.len() == 1;
         for it in self.daemons.iter_mut().filter(|it| it.since <= at) {
             let speaker = speaker(it.daemon);
-            match &error {
-                Some(Logged { by, text, is_fatal }) if speaker.is_none_or(|speaker| speaker == *by) => {
+            if let Some(Logged { by, text, is_fatal }) = &error {
+                if speaker.is_none_or(|speaker| speaker == *by) {
                     it.errors.hear(at, *is_fatal, *by, text, file);
                 }
-                // Such a line does not say whose it is.
-                None if is_only => {
-                    let by = speaker.unwrap_or(Speaker::Kubelet);
-                    it.errors.hear(at, true, by, &plain(line.trim_end()), file);
-                }
-                Some(_) | None => {}
+                continue;
+            }
+            let is_its = match last_words {
+                Some(Some(daemon)) => daemon == it.daemon,
+                // A panic does not say whose it is, but the journal does, and mostly the file's name.
+                Some(None) if is_from_kubelet => speaker != Some(Speaker::Runtime),
+                Some(None) => is_file_of(file, it.daemon),
+                None => false,
+            };
+            if is_its {
+                let by = speaker.unwrap_or(Speaker::Kubelet);
+                it.errors.hear(at, true, by, &plain(line.trim_end()), file);
             }
         }
     }
@@ -268,6 +271,12 @@ fn speaker(daemon: &str) -> Option<Speaker> {
     }
 }
 
+/// Whether a file's name says that this daemon, or what it is a part of, writes it.
+fn is_file_of(file: &Path, daemon: &str) -> bool {
+    let name = daemon.split('-').next().unwrap_or(daemon);
+    file.to_string_lossy().contains(name)
+}
+
 /// Whether a line has a pod, or something of one, as a member.
 fn is_about_pod(line: &str) -> bool {
     line.contains("podUID") || line.contains(" pod=") || line.contains("\"pod\"") || line.contains("Sandbox")
@@ -280,7 +289,9 @@ fn read(line: &str) -> Option<Logged> {
     let (by, text, is_fatal) = if line.starts_with('{') {
         // klog has `ts`, and `v` in what is no error; logrus has `level`.
         let members: Value = serde_json::from_str(line).ok()?;
-        if members.get("v").is_some() {
+        // etcd, which k3s and k0s contain, has both.
+        let is_less = member(&members, "level").is_some_and(|level| !is_error(level));
+        if members.get("v").is_some() || is_less {
             return None;
         }
         if members.get("ts").is_some() {
@@ -317,6 +328,10 @@ fn read(line: &str) -> Option<Logged> {
 
 /// Reads the line of another program that a distribution's program passes on as its own message (k0s).
 fn within(line: &str) -> Option<Logged> {
+    // The API server and others of the cluster's own programs are no daemons of the node.
+    if value(line, " component=").is_some_and(|name| !matches!(name, "containerd" | "kubelet")) {
+        return None;
+    }
     let inner = unquote(value(line, " msg=")?);
     let is_line = inner.starts_with("time=\"") || inner.starts_with('{') || of_klog(&inner).is_some();
     // Not more than one program passes it on.

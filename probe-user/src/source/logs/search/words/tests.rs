@@ -169,7 +169,12 @@ fn answers(pod: &AskedPod, lines: &[(u64, String)]) -> Vec<Fact> {
     let mut words = Words::default();
     words.add(pod, Timestamp(1), 1_700_000_000_000_000);
     for (second, line) in lines {
-        words.read(1_700_000_000_000_000 + second * 1_000_000, line, Path::new("/var/log/kubelet.log"));
+        words.read(
+            1_700_000_000_000_000 + second * 1_000_000,
+            line,
+            Path::new("/var/log/kubelet.log"),
+            false,
+        );
     }
     words.answers(&Unreadable::default())
 }
@@ -218,12 +223,12 @@ fn a_line_is_about_a_pod_by_its_uid_its_name_or_a_sandbox() {
     let mut words = Words::default();
     let asked = pod(Some("web-0"));
     words.add(&asked, Timestamp(1), 50);
-    words.read(60, &other, Path::new("/log"));
-    words.read(49, &sync("before"), Path::new("/log"));
+    words.read(60, &other, Path::new("/log"), false);
+    words.read(49, &sync("before"), Path::new("/log"), false);
     // A pod of the same name that is gone, and an image that has the UID in its name.
-    words.read(60, &sync("gone").replace(UID, OTHER), Path::new("/log"));
+    words.read(60, &sync("gone").replace(UID, OTHER), Path::new("/log"), false);
     let quoting = sync(&format!("x:{UID}")).replace(&format!("podUID=\"{UID}"), &format!("podUID=\"{OTHER}"));
-    words.read(60, &quoting, Path::new("/log"));
+    words.read(60, &quoting, Path::new("/log"), false);
     let facts = words.answers(&Unreadable::default());
     let [Fact::WordsFound(WordsFound { said, unsaid, .. })] = &facts[..] else { panic!("{facts:?}") };
     let nowhere = Some("there is no journal and no log file to read it from".to_owned());
@@ -261,7 +266,7 @@ fn of_daemon(daemon: &str, lines: &[&str]) -> Vec<(Speaker, String)> {
     let mut words = Words::default();
     words.add_daemon(daemon, Timestamp(1), 50);
     for (at, line) in (51..).zip(lines) {
-        words.read(at, line, Path::new("/log"));
+        words.read(at, line, Path::new("/var/log/crio.log"), false);
     }
     let facts = words.answers(&Unreadable::default());
     let [Fact::DaemonWordsFound(DaemonWordsFound { said, unsaid, .. })] = &facts[..] else {
@@ -314,6 +319,21 @@ fn a_daemon_says_with_what_it_ended() {
                 Speaker::Runtime,
                 "containerd: failed to load TOML: /etc/containerd/config.toml: expected newline",
             )],
+        ),
+        // containerd's line does not become the kubelet's, nor does a panic of CRI-O.
+        ("kubelet", &["containerd: failed to load TOML", "panic: runtime error"], &[]),
+        // etcd logs in the same form, and what k0s passes on may be the API server's.
+        (
+            "k3s-server",
+            &[r#"{"level":"info","ts":"2026-11-21T08:15:03Z","msg":"configuring peer listeners"}"#],
+            &[],
+        ),
+        (
+            "kubelet",
+            &[
+                r#"time="2025-01-25 19:34:57" level=info msg="E0125 19:34:57.4 1 run.go:74] \"command failed\" err=\"no\"" component=kube-apiserver"#,
+            ],
+            &[],
         ),
         ("k3s-server", &[r#"time="2026-11-21T08:15:03Z" level=fatal msg="no""#], &[(Speaker::Runtime, "no")]),
         ("crio", &["panic: runtime error"], &[(Speaker::Runtime, "panic: runtime error")]),
