@@ -135,7 +135,7 @@ fn pages() -> Vec<Page> {
         page!(
             "daemon_failing",
             [
-                words::LEAD,
+                failing::UP,
                 failing::UP,
                 daemon_failing::AFTERWARDS,
                 words::LEAD,
