@@ -67,6 +67,11 @@ pub trait Explain {
     /// Clears the numbers that change while the finding is open, so that the rest can be compared.
     fn forget_numbers(&mut self) {}
 
+    /// The errors that the runtime and the kubelet logged about it, the most telling one first.
+    fn said(&self) -> &[Said] {
+        &[]
+    }
+
     /// Whether the finding's sandboxes are a changing sample of many.
     fn shows_some(&self) -> bool {
         false
@@ -135,12 +140,7 @@ impl Kind {
     /// Returns the errors that the runtime and the kubelet logged about it, the most telling one first.
     #[must_use]
     pub fn said(&self) -> &[Said] {
-        match self {
-            Self::StuckStart(it) => &it.said,
-            Self::StuckStop(it) => &it.said,
-            Self::DaemonFailing(it) => &it.said,
-            _ => &[],
-        }
+        self.explain().said()
     }
 
     /// Whether both say the same, except for numbers that change while the finding is open.

@@ -1,7 +1,7 @@
 //! **Rule:** a runtime or a kubelet of the node has failed three times, each time within a minute of its
-//! start and within ten minutes of the time before, and none has come up since. It is confirmed a minute after
-//! the first of these starts, and not while a process runs for longer than those that failed lived: that one may
-//! come up.
+//! start and within ten minutes of the time before, and none has come up since. It is confirmed a minute
+//! after the first of these starts, and not while a process runs for longer than those that failed lived:
+//! that one may come up.
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
@@ -147,6 +147,10 @@ impl Explain for DaemonFailing {
         }
         all.extend(unit_commands(&self.daemon));
         all
+    }
+
+    fn said(&self) -> &[Said] {
+        &self.said
     }
 
     fn forget_numbers(&mut self) {

@@ -43,7 +43,7 @@ use crate::{
         },
     },
     model::{
-        fact::{Believed, Role},
+        fact::{Believed, Role, Said},
         finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart},
         id::ContainerId,
         time::Timestamp,
@@ -503,6 +503,10 @@ impl Explain for StuckStart {
                 all
             }
         }
+    }
+
+    fn said(&self) -> &[Said] {
+        &self.said
     }
 
     fn forget_numbers(&mut self) {

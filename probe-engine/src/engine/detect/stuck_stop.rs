@@ -41,7 +41,7 @@ use crate::{
     },
     model::{
         change,
-        fact::{List, Origin, sandbox_of_cached},
+        fact::{List, Origin, Said, sandbox_of_cached},
         finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop},
         id::ContainerId,
         time::Timestamp,
@@ -409,6 +409,10 @@ impl Explain for StuckStop {
                 all
             }
         }
+    }
+
+    fn said(&self) -> &[Said] {
+        &self.said
     }
 
     fn forget_numbers(&mut self) {
