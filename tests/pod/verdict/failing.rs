@@ -13,11 +13,11 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{findings, stuck::until_closed_after, until_confirmed, watch_store};
+use super::{findings, stuck::until_closed_after, watch_store};
 
 /// Where containerd's output is on a node without a journal.
 const LOG: &str = "/var/log/containerd.log";
-/// How long a daemon runs until it has come up.
+/// How long a daemon runs until it has come up, and how long it fails until that is confirmed.
 const UP: Duration = Duration::from_secs(60);
 
 /// The log. When this is dropped, it is as it was before.
@@ -62,8 +62,23 @@ fn start(configuration: &Path, log: &Log) -> Result<Child> {
     command.spawn().with_context(|| format!("start {command:?}"))
 }
 
+/// Whether this machine has a containerd of its own. Beside it none counts as one that does not come up.
+fn has_own_containerd() -> Result<bool> {
+    for entry in fs::read_dir("/proc")? {
+        // A process may have ended since.
+        if fs::read(entry?.path().join("comm")).is_ok_and(|comm| comm == b"containerd\n") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 #[test]
 fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
+    if has_own_containerd()? {
+        eprintln!("not tested: a containerd runs on this machine, and beside it no other one is found");
+        return Ok(());
+    }
     let folder = tempfile::tempdir()?;
     let configuration = folder.path().join("config.toml");
     let log = Log::open()?;
@@ -73,7 +88,9 @@ fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
         let status = start(&configuration, &log)?.wait()?;
         ensure!(status.code() == Some(1), "containerd ended with {status}");
     }
-    until_confirmed(&mut stream, &["daemon_failing"])?;
+    stream.until_after(UP, "daemon_failing confirmed", |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["kind"] == "daemon_failing"
+    })?;
     let at = |name: &str| folder.path().join(name).display().to_string();
     let repaired = format!(
         "version = 2\nroot = \"{}\"\nstate = \"{}\"\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n\
