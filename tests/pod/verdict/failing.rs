@@ -105,7 +105,9 @@ fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
     drop(running);
     let (received, _) = stream.end()?;
     let found = findings(&received);
-    let keys: Vec<&str> = found.keys().map(String::as_str).collect();
+    // The agent cannot read the configuration either, and says so.
+    let keys: Vec<&str> =
+        found.keys().map(String::as_str).filter(|key| !key.starts_with("blind_spot/")).collect();
     ensure!(keys == ["daemon_failing/containerd"], "{found:#?}");
     let it = &found["daemon_failing/containerd"];
     let detail = &it["detail"];
