@@ -74,6 +74,7 @@ fn has_own_containerd() -> Result<bool> {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
     if has_own_containerd()? {
         eprintln!("not tested: a containerd runs on this machine, and beside it no other one is found");
