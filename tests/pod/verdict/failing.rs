@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command},
     time::Duration,
 };
@@ -56,8 +56,8 @@ impl Drop for Running {
     }
 }
 
-fn start(configuration: &Path, log: &Log) -> Result<Child> {
-    let mut command = Command::new("containerd");
+fn start(program: &Path, configuration: &Path, log: &Log) -> Result<Child> {
+    let mut command = Command::new(program);
     command.arg("--config").arg(configuration).stdout(log.file.try_clone()?).stderr(log.file.try_clone()?);
     command.spawn().with_context(|| format!("start {command:?}"))
 }
@@ -74,19 +74,22 @@ fn has_own_containerd() -> Result<bool> {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
-    if has_own_containerd()? {
-        eprintln!("not tested: a containerd runs on this machine, and beside it no other one is found");
-        return Ok(());
-    }
     let folder = tempfile::tempdir()?;
+    // Beside another containerd it needs another name, and then its last words are not known to be its own.
+    let is_only = !has_own_containerd()?;
+    let name = if is_only { "containerd" } else { "crio" };
+    let program = if is_only { PathBuf::from(name) } else { folder.path().join(name) };
+    if !is_only {
+        fs::copy("/usr/bin/containerd", &program).context("copy containerd")?;
+    }
+    let key = format!("daemon_failing/{name}");
     let configuration = folder.path().join("config.toml");
     let log = Log::open()?;
     let mut stream = watch_store(None)?;
     fs::write(&configuration, "version = 2\n[plugins\n")?;
     for _ in 0..3 {
-        let status = start(&configuration, &log)?.wait()?;
+        let status = start(&program, &configuration, &log)?.wait()?;
         ensure!(status.code() == Some(1), "containerd ended with {status}");
     }
     stream.until_after(UP, "daemon_failing confirmed", |event| {
@@ -101,18 +104,22 @@ fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
         at("sock")
     );
     fs::write(&configuration, repaired)?;
-    let running = Running(start(&configuration, &log)?);
-    until_closed_after(UP, &mut stream, "daemon_failing/containerd")?;
+    let running = Running(start(&program, &configuration, &log)?);
+    until_closed_after(UP, &mut stream, &key)?;
     drop(running);
     let (received, _) = stream.end()?;
     let found = findings(&received);
     // The agent cannot read the configuration either, and says so.
     let keys: Vec<&str> =
         found.keys().map(String::as_str).filter(|key| !key.starts_with("blind_spot/")).collect();
-    ensure!(keys == ["daemon_failing/containerd"], "{found:#?}");
-    let it = &found["daemon_failing/containerd"];
+    ensure!(keys == [&*key], "{found:#?}");
+    let it = &found[&key];
     let detail = &it["detail"];
     ensure!(detail["count"] == 3 && detail["exit_code"] == 1, "{it:#}");
+    if !is_only {
+        ensure!(detail["said"].is_null() && detail["unsaid"].is_string(), "{it:#}");
+        return Ok(());
+    }
     let said = &detail["said"][0];
     ensure!(said["by"] == "runtime" && said["source"] == LOG, "{it:#}");
     let text = said["text"].as_str().context("nothing is quoted")?;
