@@ -442,7 +442,9 @@ impl Engine {
             for need in wanted.words {
                 let now = self.now.max(due);
                 match need.about {
-                    About::Pod(pod) => react::words::ask(&mut self.world, pod, need.since, now),
+                    About::Pod(pod, container) => {
+                        react::words::ask(&mut self.world, pod, container, need.since, now);
+                    }
                     About::Daemon(comm) => {
                         react::words::ask_daemon(&mut self.world, &comm, need.since, now);
                     }

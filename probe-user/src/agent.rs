@@ -53,8 +53,9 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often the wall clock is read, while anything happens.
 const CLOCK_PERIOD: Duration = Duration::from_secs(1);
 
-/// By then the node has been read, and code that only the start needs is no longer used.
-const START: Duration = Duration::from_secs(10);
+/// How often the code is unmapped that was used only once, at the start or in a burst. What is used again is
+/// mapped again within a millisecond.
+const PAGES_PERIOD: Duration = Duration::from_secs(30);
 
 /// The smallest change of the wall clock that counts. A smaller one is slewing, or the error of the reading.
 const CLOCK_STEP_NS: u64 = 1_000_000;
@@ -146,7 +147,7 @@ impl Agent {
         let mut end = std::pin::pin!(end);
         let mut clock_due = clock::now();
         let mut asleep = clock::asleep();
-        let mut start_over_at = Some(clock::now() + START);
+        let mut pages_due = clock_due + PAGES_PERIOD;
         loop {
             let shown = until(self.history.as_ref().map(|it| it.due(self.session.recovery())));
             let kept = until(self.findings_file.as_ref().map(|it| it.due(self.session.revision())));
@@ -178,8 +179,8 @@ impl Agent {
                 clock_due = now + CLOCK_PERIOD;
                 self.check_clock(now)?;
                 self.session.say_left_out(now, false);
-                if start_over_at.is_some_and(|at| now >= at) {
-                    start_over_at = None;
+                if now >= pages_due {
+                    pages_due = now + PAGES_PERIOD;
                     program_pages::unmap_unused();
                 }
             }

@@ -42,6 +42,7 @@
 //! 5s    empty ADDR in NET                      the store has an empty file for the address
 //! 5s    wakes                                  the node was suspended until this time
 //! 5s    kubelet|runtime says of POD TEXT…          it logs an error about the pod
+//! 5s    plugin says of POD TEXT…                   a container of the plugin's own pod logs it
 //! 5s    lose N                                 records of the lifecycle ring are lost
 //! 5s    lose N of containers                   records of the bulk ring are lost
 //! 5s    unreadable                             the node's files can no longer be read
@@ -237,7 +238,9 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["forget", name] => sim.forget(name),
         ["free", address] => sim.free(one(address)?),
         ["empty", address, "in", network] => sim.empty(network, one(address)?),
-        [by @ ("kubelet" | "runtime"), "says", "of", pod, text @ ..] => sim.says(by, pod, &text.join(" ")),
+        [by @ ("kubelet" | "runtime" | "plugin"), "says", "of", pod, text @ ..] => {
+            sim.says(by, pod, &text.join(" "))
+        }
         ["lose", count] => sim.lost(Loss::LifecycleRing, count.parse().map_err(|_error| "a number")?),
         ["lose", count, "of", "containers"] => {
             sim.lost(Loss::BulkRing, count.parse().map_err(|_error| "a number")?)

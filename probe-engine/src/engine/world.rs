@@ -17,6 +17,7 @@ pub(super) mod lookup;
 pub(super) mod netns_path;
 pub(super) mod outgoing;
 pub mod path;
+pub(crate) mod plugin_pods;
 pub(super) mod react;
 pub mod table;
 

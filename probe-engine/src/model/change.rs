@@ -290,12 +290,14 @@ pub enum Question {
     /// Which requests did the kubelet hold back while it prepared this sandbox, from then until the sandbox's
     /// first sign? Answered by `HeldRequests`, if its log says so.
     HeldRequests { sandbox: ContainerId, from: Timestamp, until: Timestamp },
-    /// What have the runtime and the kubelet said about this pod since then? Answered by `WordsFound`.
+    /// What have the runtime and the kubelet said about this pod since then, and what its own `container`, if
+    /// that is wanted? Answered by `WordsFound`.
     Words {
         uid: PodUid,
         namespace: Option<String>,
         name: Option<String>,
         sandboxes: Vec<ContainerId>,
+        container: Option<String>,
         since: Timestamp,
     },
     /// What has this runtime or kubelet, which fails again and again, said since then? Answered by

@@ -349,6 +349,11 @@ impl PodName {
         self.uid.is_some() || self.name.is_some() && self.namespace.is_some()
     }
 
+    /// Returns NAMESPACE/NAME, if both are known.
+    pub(crate) fn full(&self) -> Option<String> {
+        Some(format!("{}/{}", self.namespace.as_ref()?, self.name.as_ref()?))
+    }
+
     /// Fills in the parts that are missing.
     pub(crate) fn learn(&mut self, other: &Self) {
         self.namespace = self.namespace.take().or_else(|| other.namespace.clone());

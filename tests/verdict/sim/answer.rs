@@ -108,7 +108,7 @@ impl Sim {
     /// The kubelet or the runtime logs an error about a pod.
     pub(crate) fn says(&mut self, by: &str, pod: &str, text: &str) {
         let said = Said {
-            by: by.parse().expect("kubelet or runtime"),
+            by: by.parse().expect("kubelet, runtime or plugin"),
             text: text.to_owned(),
             at: "2026-11-25T09:29:07Z".to_owned(),
             source: "journal".to_owned(),

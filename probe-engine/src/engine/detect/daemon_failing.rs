@@ -5,31 +5,42 @@
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
+//! The same holds for each container of a pod on the host's network that has the name of a CNI plugin's
+//! DaemonSet. An init container has also come up if it ended with code 0.
+//!
 //! Not flagged: a daemon that somebody stops or kills, however often; a program that is asked for something
 //! (`crio status`) or ends with success; one whose name has another process that has come up; a process in a
 //! container; one of which only some ends were seen.
 //!
 //! It is critical where the node has pods.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{DetectContext, Detection, Verdict, words::LEAD};
 use crate::{
     engine::world::{
         lookup,
-        table::failing::{FAILED, Failing, UP},
+        plugin_pods::{daemon_set, plugins_of},
+        table::{
+            failing::{FAILED, Failing, UP},
+            sandbox::{
+                Group, Sandbox,
+                run::{ContainerRun, SIGNALLED},
+            },
+        },
     },
     model::{
-        fact::Said,
+        fact::{PodName, Said},
         finding::{DaemonFailing, Explain, FindingKind, Key, Kind, Severity},
         id::ContainerId,
+        process::End,
         time::Timestamp,
     },
     words::{
         count::counted,
         escape::escaped,
         said::{forget_times, nothing_said, quotation},
-        shell::unit_commands,
+        shell::{quoted, unit_commands},
         span::span,
     },
 };
@@ -38,14 +49,56 @@ use crate::{
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(60 * 60);
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    for row in ctx.world.failing.values().filter(|row| row.count > 1) {
-        let runs_since = runs_since(ctx, row);
-        let over_at = row.last_at + AFTERWARDS;
-        let over_at = runs_since.map_or(over_at, |since| over_at.min(since + UP));
-        if ctx.now < over_at {
-            found.push(failing(ctx, row, runs_since, over_at));
-        }
+    for row in ctx.world.failing.values() {
+        let key = Key::new(FindingKind::DaemonFailing.into_str(), &[&row.comm]);
+        found.extend(failing(ctx, key, row, runs_since(ctx, row), None));
     }
+    for sandbox in ctx.world.sandboxes.group(Group::Host).filter(|row| !row.is_stopped()) {
+        detect_in_plugin_pod(ctx, sandbox, found);
+    }
+}
+
+/// Finds the containers of a CNI plugin's pod that do not come up.
+fn detect_in_plugin_pod(ctx: &DetectContext<'_>, sandbox: &Sandbox, found: &mut Vec<Detection>) {
+    let Some(pod) = sandbox.pod.and_then(|id| ctx.world.pods.get(&id)) else { return };
+    let plugins = plugins_of(&pod.named);
+    let Some(uid) = pod.named.uid.as_ref().filter(|_uid| !plugins.is_empty()) else { return };
+    let names: BTreeSet<&str> =
+        sandbox.work.containers.iter().filter_map(|run| run.name.as_deref()).collect();
+    for name in names {
+        let runs = sandbox.work.containers.iter().filter(|run| run.name.as_deref() == Some(name));
+        let Some((mut row, runs_since)) = failing_container(name, runs) else { continue };
+        row.words = pod.words.clone().filter(|words| words.since >= row.since);
+        let key = Key::new(FindingKind::DaemonFailing.into_str(), &[uid.as_str(), name]);
+        found.extend(failing(ctx, key, &row, runs_since, Some((&pod.named, plugins))));
+    }
+}
+
+/// Returns how often the containers of one name have failed since one of them came up, and since when the
+/// last one runs. `runs`: in their order.
+fn failing_container<'a>(
+    name: &str,
+    runs: impl Iterator<Item = &'a ContainerRun>,
+) -> Option<(Failing, Option<Timestamp>)> {
+    let mut failing: Option<Failing> = None;
+    let mut runs_since = None;
+    for run in runs {
+        let Some(ended) = run.ended else {
+            runs_since = Some(run.started_at);
+            continue;
+        };
+        runs_since = None;
+        let lived = ended.at.since(run.started_at);
+        if lived >= UP || ended.code == Some(0) {
+            failing = None;
+            continue;
+        }
+        let (Some(code), None, false) = (ended.code, ended.stopped_at, run.listed) else { continue };
+        let signal = code.checked_sub(SIGNALLED).filter(|signal| *signal > 0);
+        let end = End { code, signal, killer: None, oom: ended.oom };
+        failing = Some(Failing::after(failing, name, run.started_at, ended.at, end));
+    }
+    Some((failing?, runs_since))
 }
 
 /// Returns since when the earliest process of this name runs.
@@ -54,24 +107,36 @@ fn runs_since(ctx: &DetectContext<'_>, row: &Failing) -> Option<Timestamp> {
     running.filter(|it| !it.program.is_query).map(|it| Timestamp(it.key.start)).min()
 }
 
+/// Returns the finding about a daemon or a container that has failed more than once.
+///
+/// `of`: the pod of which it is a container, and the plugins that need that pod.
 fn failing(
     ctx: &DetectContext<'_>,
+    key: Key,
     row: &Failing,
     runs_since: Option<Timestamp>,
-    over_at: Timestamp,
-) -> Detection {
-    let words = row.words.as_ref();
-    let (said, unsaid) = words.map(|it| (it.said.clone(), it.unsaid.clone())).unwrap_or_default();
-    let key = Key::new(FindingKind::DaemonFailing.into_str(), &[&row.comm]);
+    of: Option<(&PodName, &[&str])>,
+) -> Option<Detection> {
+    let over_at = row.last_at + AFTERWARDS;
+    let over_at = runs_since.map_or(over_at, |since| over_at.min(since + UP));
+    if row.count < 2 || ctx.now >= over_at {
+        return None;
+    }
     let verdict = match ready(ctx, row, runs_since) {
         _ if ctx.open_finding(&key).is_some() => Verdict::Passing { until: over_at },
         Some(ready) if ctx.now >= ready => Verdict::Passing { until: over_at },
         ready => Verdict::Watched { until: Some(ready.map_or(over_at, |ready| ready.min(over_at))) },
     };
-    let serves = lookup::daemons::serves_pods(ctx.world, &row.comm);
+    // The sandboxes that exist need no plugin.
+    let serves = of.is_none() && lookup::daemons::serves_pods(ctx.world, &row.comm);
     let has_pods = ctx.world.pods.values().any(|pod| pod.is_present());
+    let words = row.words.as_ref();
+    let (said, unsaid) = words.map(|it| (it.said.clone(), it.unsaid.clone())).unwrap_or_default();
+    let (pod, plugins) = of.unzip();
     let kind = Kind::from(DaemonFailing {
         daemon: row.comm.clone(),
+        plugins: plugins.unwrap_or_default().iter().map(|name| (*name).to_owned()).collect(),
+        plugin_pod: pod.and_then(PodName::full),
         count: row.count,
         lasted: row.last_at.since(row.since),
         exit_code: row.last.code,
@@ -80,16 +145,16 @@ fn failing(
         said,
         unsaid,
     });
-    Detection {
+    Some(Detection {
         key,
         kind,
         severity: if serves && has_pods { Severity::Critical } else { Severity::Warning },
         since: row.since,
-        pod: None,
+        pod: pod.cloned(),
         sandboxes: Vec::new(),
         gapped: false,
         verdict,
-    }
+    })
 }
 
 /// Returns when it is confirmed; none if it may come up.
@@ -113,7 +178,11 @@ impl DaemonFailing {
 
 impl Explain for DaemonFailing {
     fn summary(&self) -> String {
-        let daemon = escaped(&self.daemon);
+        let mut daemon = escaped(&self.daemon);
+        if let Some(pod) = &self.plugin_pod {
+            let plugin = self.plugins.first().map(String::as_str).unwrap_or_default();
+            daemon = format!("{daemon} in {}, which the CNI plugin {plugin} needs,", escaped(pod)).into();
+        }
         let (count, lasted) = (counted(self.count.into(), "time"), span(self.lasted));
         let how = match self.signal {
             _ if self.oom => "by the OOM killer".to_owned(),
@@ -127,6 +196,16 @@ impl Explain for DaemonFailing {
     }
 
     fn cause(&self) -> &'static str {
+        if !self.plugins.is_empty() {
+            return if self.oom {
+                "The kernel's OOM killer ends the container soon after each start: its memory limit is too small for it. \
+                 Pods that run keep their network; ADD and DEL of the plugin fail, or wait."
+            } else {
+                "The container finds something at its start without which it does not go on, says so, and ends. The kubelet \
+                 starts it again, each time later, up to five minutes. Pods that run keep their network; ADD and DEL of the \
+                 plugin fail, or wait."
+            };
+        }
         if self.oom {
             "The kernel's OOM killer ends the daemon soon after each start: its memory limit, or the node's memory, is too \
              small for it. Pods that run go on; none can start or stop."
@@ -145,7 +224,11 @@ impl Explain for DaemonFailing {
         } else if let Some(unsaid) = &self.unsaid {
             all.push(nothing_said(unsaid));
         }
-        all.extend(unit_commands(&self.daemon));
+        if let Some(pod) = &self.plugin_pod {
+            all.extend(pod_commands(pod, &self.daemon, self.oom));
+        } else {
+            all.extend(unit_commands(&self.daemon));
+        }
         all
     }
 
@@ -159,11 +242,71 @@ impl Explain for DaemonFailing {
     }
 }
 
+/// Returns the commands for a container of a plugin's pod, where `kubectl` works. `pod`: NAMESPACE/NAME, as
+/// the API server allows it.
+fn pod_commands(pod: &str, container: &str, oom: bool) -> Vec<String> {
+    let Some((namespace, name)) = pod.split_once('/') else { return Vec::new() };
+    let (Some(namespace), Some(quoted_name), Some(container)) =
+        (quoted(namespace), quoted(name), quoted(container))
+    else {
+        return Vec::new();
+    };
+    let mut all = vec!["# Where kubectl works: all that it said, before the last start.".to_owned()];
+    all.push(format!("kubectl -n {namespace} logs {quoted_name} -c {container} --previous"));
+    let owner = daemon_set(name).and_then(|(owner, _)| quoted(owner)).filter(|_owner| oom);
+    if let Some(owner) = owner {
+        all.push("# Raise the container's memory limit:".to_owned());
+        all.push(format!("kubectl -n {namespace} edit daemonset {owner}"));
+    } else {
+        all.push("# Once that is repaired, the kubelet need not wait to start it:".to_owned());
+        all.push(format!("kubectl -n {namespace} delete pod {quoted_name}"));
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::{DaemonFailing, Explain};
+
+    #[test]
+    fn how_a_container_of_a_plugins_pod_ends_is_said() {
+        let mut it = DaemonFailing {
+            daemon: "install-cni".to_owned(),
+            plugins: vec!["calico".to_owned(), "calico-ipam".to_owned()],
+            plugin_pod: Some("kube-system/calico-node-x2x7q".to_owned()),
+            count: 4,
+            lasted: Duration::from_secs(80),
+            exit_code: 1,
+            signal: None,
+            oom: false,
+            said: Vec::new(),
+            unsaid: Some("its log is empty".to_owned()),
+        };
+        assert_eq!(
+            it.summary(),
+            "install-cni in kube-system/calico-node-x2x7q, which the CNI plugin calico needs, does not come up: it \
+             failed 4 times in 1m20s, the last time with exit code 1"
+        );
+        assert!(it.cause().contains("keep their network"), "{}", it.cause());
+        let commands = [
+            "kubectl -n 'kube-system' logs 'calico-node-x2x7q' -c 'install-cni' --previous",
+            "kubectl -n 'kube-system' delete pod 'calico-node-x2x7q'",
+        ];
+        let repair = it.repair(&[], &[]);
+        assert!(commands.iter().all(|command| repair.iter().any(|line| line == command)), "{repair:?}");
+
+        (it.signal, it.oom) = (Some(9), true);
+        assert!(it.cause().contains("memory limit"), "{}", it.cause());
+        let repair = it.repair(&[], &[]);
+        let edit = "kubectl -n 'kube-system' edit daemonset 'calico-node'";
+        assert!(repair.iter().any(|line| line == edit), "{repair:?}");
+
+        it.plugin_pod = Some("kube-system/\u{1b}[2J-x2x7q".to_owned());
+        let repair = it.repair(&[], &[]);
+        assert!(!repair.iter().any(|line| line.contains("kubectl")), "{repair:?}");
+    }
 
     #[test]
     fn how_a_daemon_ends_is_said() {
@@ -186,6 +329,8 @@ mod tests {
         ] {
             let it = DaemonFailing {
                 daemon: daemon.to_owned(),
+                plugins: Vec::new(),
+                plugin_pod: None,
                 count: 3,
                 lasted: Duration::from_secs(9),
                 exit_code,

@@ -143,6 +143,7 @@ fn pages() -> Vec<Page> {
                 failing::UP,
                 failing::APART,
                 failing::UP,
+                failing::UP,
                 failing::UP
             ],
             [failing::FAILED]

@@ -126,10 +126,7 @@ fn sandboxes<'a>(ctx: &DetectContext<'a>, pod: &Pod) -> Vec<&'a Sandbox> {
 }
 
 fn name(pod: &PodName) -> Option<String> {
-    match (&pod.namespace, &pod.name, &pod.uid) {
-        (Some(namespace), Some(name), _) => Some(format!("{namespace}/{name}")),
-        (_, _, uid) => uid.as_ref().map(|uid| uid.as_str().to_owned()),
-    }
+    pod.full().or_else(|| Some(pod.uid.as_ref()?.as_str().to_owned()))
 }
 
 /// What holds the runtime's process, as far as that is known.

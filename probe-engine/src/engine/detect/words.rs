@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Detection, Verdict};
 use crate::{
-    engine::world::World,
+    engine::world::{World, table::failing::FAILED},
     model::{
         finding::{DaemonFailing, Kind},
         time::Timestamp,
@@ -26,8 +26,8 @@ const LIMIT: Duration = Duration::from_secs(100);
 /// What the words are about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::engine) enum About {
-    /// The number of a pod's row.
-    Pod(u64),
+    /// The number of a pod's row, and its container whose own log is searched too.
+    Pod(u64, Option<String>),
     /// The name of a daemon's program.
     Daemon(String),
 }
@@ -43,21 +43,26 @@ pub(in crate::engine) struct Need {
 
 /// Returns the words that a detection needs next.
 pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
-    if let Kind::DaemonFailing(DaemonFailing { daemon, .. }) = &it.kind {
-        let row = world.failing.get(daemon)?;
-        let due_at = match &row.words {
+    if let Kind::DaemonFailing(DaemonFailing { daemon, lasted, count, .. }) = &it.kind {
+        let (about, words) = if let Some(pod) = &it.pod {
+            let pod = world.pods.by_uid(pod.uid.as_ref()?)?;
+            let words = world.pods.get(&pod)?.words.as_ref().filter(|words| words.since >= it.since);
+            (About::Pod(pod, Some(daemon.clone())), words)
+        } else {
+            (About::Daemon(daemon.clone()), world.failing.get(daemon)?.words.as_ref())
+        };
+        let failed_at = it.since + *lasted;
+        let due_at = match words {
             None => it.since,
             // The log may be written late.
-            Some(words)
-                if words.said.is_empty() && row.many_at.is_some_and(|at| words.asked_at < at + LEAD) =>
-            {
+            Some(words) if words.said.is_empty() && *count >= FAILED && words.asked_at < failed_at + LEAD => {
                 words.asked_at + LEAD
             }
-            Some(words) if words.asked_at < row.last_at + LEAD => words.asked_at + AGAIN,
+            Some(words) if words.asked_at < failed_at + LEAD => words.asked_at + AGAIN,
             // It has said nothing since.
             Some(_) => return None,
         };
-        return Some(Need { about: About::Daemon(daemon.clone()), since: it.since, due_at });
+        return Some(Need { about, since: it.since, due_at });
     }
     if !matches!(it.kind, Kind::StuckStart(_) | Kind::StuckStop(_)) {
         return None;
@@ -78,5 +83,5 @@ pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
         Some(words) if words.since >= it.since => ready.max(words.asked_at + AGAIN),
         Some(words) => ready.max(words.asked_at + SOON),
     };
-    Some(Need { about: About::Pod(pod), since: it.since, due_at })
+    Some(Need { about: About::Pod(pod, None), since: it.since, due_at })
 }

@@ -12,8 +12,8 @@ use crate::model::{
     change::Finding,
     fact::CniCommand,
     finding::{
-        Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
-        OwnerlessReservation, PoolExhaustion, StartStep, StopStep, WrongDelForm,
+        Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
+        LeakedAddress, OwnerlessReservation, PoolExhaustion, StartStep, StopStep, WrongDelForm,
     },
     id::Subnet,
     time::Timestamp,
@@ -39,6 +39,7 @@ pub(super) struct Relation {
 pub(super) const RELATIONS: &[Relation] = &[
     row(Of::DaemonFailing, Of::StuckStart, By::Node, "the start waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::DaemonFailing, Of::StuckStop, By::Node, "the stop waits for it").while_it_lasts().when(waits_for_daemon),
+    row(Of::DaemonFailing, Of::CniFailing, By::Node, "the plugin needs it").while_it_lasts().when(waits_for_daemon),
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
     row(Of::RuntimeUnresponsive, Of::StuckStop, By::Node, "the stop waits for the runtime")
@@ -217,7 +218,24 @@ impl Relation {
 /// takes each step, and the runtime each one that nothing else holds up.
 fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
     let Kind::DaemonFailing(failing) = &cause.kind else { return false };
+    if !failing.plugins.is_empty() {
+        return waits_for_plugin(failing, effect);
+    }
     runtime::kubelets().any(|kubelet| kubelet == failing.daemon) || waits_for_runtime(effect)
+}
+
+/// Whether a start waits for the network, or a stop for a DEL, that one of these plugins is to make.
+fn waits_for_plugin(failing: &DaemonFailing, effect: &Finding) -> bool {
+    let plugin = if let Kind::StuckStart(start) = &effect.kind {
+        start.plugin.as_ref().filter(|_plugin| start.step == StartStep::Network)
+    } else if let Kind::StuckStop(stop) = &effect.kind {
+        stop.plugin.as_ref().filter(|_plugin| stop.exit_code.is_some())
+    } else if let Kind::CniFailing(failing) = &effect.kind {
+        Some(&failing.plugin)
+    } else {
+        None
+    };
+    plugin.is_some_and(|plugin| failing.plugins.contains(plugin))
 }
 
 /// Whether a start or a stop may wait for the runtime: no plugin runs or has failed, and no process holds it

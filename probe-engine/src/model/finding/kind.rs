@@ -379,13 +379,18 @@ pub struct MissedRuntimeEvent {
     pub runtime: String,
 }
 
-/// A runtime or a kubelet fails soon after each start.
+/// A runtime, a kubelet or a container of a CNI plugin's pod fails soon after each start.
 #[serde_as]
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonFailing {
-    /// The name of its program.
+    /// The name of its program; the container's name if it is one of a plugin's pod.
     pub daemon: String,
+    /// The CNI plugins that do not work without it, if it is a container of their pod.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
+    /// The pod of these plugins, as NAMESPACE/NAME.
+    pub plugin_pod: Option<String>,
     /// How often it failed, one time after the other.
     pub count: u32,
     /// From the first of these starts to the last end.

@@ -49,8 +49,8 @@ impl Queue {
             Question::HeldRequests { sandbox, from, until } => {
                 self.search(LogSearch { about: About::Sandbox(sandbox), time: from..until });
             }
-            Question::Words { uid, namespace, name, sandboxes, since } => {
-                let pod = AskedPod { uid, namespace, name, sandboxes };
+            Question::Words { uid, namespace, name, sandboxes, container, since } => {
+                let pod = AskedPod { uid, namespace, name, sandboxes, container };
                 self.search(LogSearch { about: About::Pod(pod), time: since..at });
             }
             Question::DaemonWords { daemon, since } => {

@@ -10,6 +10,7 @@
 //! **Invariant:** a bounded part of the logs is read, whatever their size; an answer of "not found" names the
 //! places that were searched.
 
+pub(super) mod container_log;
 mod extract;
 mod journal;
 mod tail;

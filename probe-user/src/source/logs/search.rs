@@ -98,6 +98,8 @@ pub struct AskedPod {
     pub name: Option<String>,
     /// Its latest sandboxes.
     pub sandboxes: Vec<ContainerId>,
+    /// The name of the container whose own log is searched too.
+    pub container: Option<String>,
 }
 
 /// Searches the logs once for all of them. A container or sandbox that the logs do not mention has no answer.
@@ -128,7 +130,8 @@ pub(crate) fn find(
         from: clock::wall_us(from, boot_wall_ns).saturating_sub(LOOK_BACK),
         until: clock::wall_us(until, boot_wall_ns) + SLACK,
     };
-    let (logged, not) = Logged::of(root, window, &mut words);
+    let (logged, mut not) = Logged::of(root, window, &mut words);
+    words.read_containers(root, &mut not);
     let held: Vec<_> =
         logged.held.iter().map(|(at, held)| held.request(since_boot(*at, boot_wall_ns))).collect();
     let held = search.sandboxes.iter().filter_map(|it| held::of(it, &held)).collect();

@@ -20,6 +20,8 @@ fn unresponsive(since: u64) -> Finding {
 fn not_up(daemon: &str, since: u64) -> Finding {
     let it = DaemonFailing {
         daemon: daemon.to_owned(),
+        plugins: Vec::new(),
+        plugin_pod: None,
         count: 3,
         lasted: Duration::from_secs(9),
         exit_code: 1,
@@ -29,6 +31,14 @@ fn not_up(daemon: &str, since: u64) -> Finding {
         unsaid: None,
     };
     finding(it, &[daemon], &[], since)
+}
+
+/// A container that this plugin needs does not come up since then.
+fn plugin_not_up(plugin: &str, since: u64) -> Finding {
+    let mut it = not_up("install-cni", since);
+    let Kind::DaemonFailing(failing) = &mut it.kind else { panic!("{it:?}") };
+    failing.plugins = vec![plugin.to_owned()];
+    it
 }
 
 /// A start that the kernel has seen nothing of since then.
@@ -269,6 +279,32 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             vec![
                 (not_up("containerd", 5), stop(StopStep::Containers, None, "a", 5)),
                 (closed(not_up("kubelet", 5), 100), stop(StopStep::Containers, None, "a", 300)),
+            ],
+        ),
+        (
+            plugin_not_up("bridge", 5),
+            stuck_start(StartStep::Network, None, 5),
+            vec![
+                (plugin_not_up("macvlan", 5), stuck_start(StartStep::Network, None, 5)),
+                (plugin_not_up("bridge", 5), stuck_start(StartStep::Sandbox, None, 5)),
+                (plugin_not_up("bridge", 5), silent_start(5)),
+                (plugin_not_up("bridge", 300), stuck_start(StartStep::Network, None, 5)),
+            ],
+        ),
+        (
+            plugin_not_up("bridge", 5),
+            stop(StopStep::Del, Some("bridge"), "a", 5),
+            vec![
+                (plugin_not_up("bridge", 5), silent_stop(5)),
+                (plugin_not_up("macvlan", 5), stop(StopStep::Del, Some("bridge"), "a", 5)),
+            ],
+        ),
+        (
+            plugin_not_up("bridge", 5),
+            failing(CniCommand::Add, None, &["a"], 5),
+            vec![
+                (plugin_not_up("macvlan", 5), failing(CniCommand::Add, None, &["a"], 5)),
+                (closed(plugin_not_up("bridge", 5), 100), failing(CniCommand::Add, None, &["a"], 300)),
             ],
         ),
         (

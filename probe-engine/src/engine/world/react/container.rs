@@ -156,6 +156,7 @@ pub(crate) fn exited(
     }
     row.state = ended;
     row.run.code = Some(end.code);
+    row.run.oom = end.oom;
     row.run.stopped_at = stopped_at;
     let role = row.role;
     let pod = row.pod;

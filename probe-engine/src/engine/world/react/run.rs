@@ -105,12 +105,12 @@ pub(crate) fn hooked(world: &mut World, id: &ContainerId, hook: Hook) {
 pub(crate) fn ended(world: &mut World, at: Timestamp, id: &ContainerId, code: Option<u32>) {
     recovery::pod_may_be_back(world, at);
     let Some(sandbox) = sandbox_for(world, id) else { return };
-    let stopped_at = world.containers.get(id).and_then(|row| row.run.stopped_at);
+    let run = world.containers.get(id).map(|row| row.run).unwrap_or_default();
     let is_container = world.containers.get(id).is_some_and(|row| row.role != Some(Role::Sandbox));
     let Some(row) = world.sandboxes.recall_mut(&sandbox) else { return };
     match row.work.run_of(id) {
         Some(ran) if ran.ended.is_none() => {
-            ran.ended = Some(Ended { at, code, stopped_at });
+            ran.ended = Some(Ended { at, code, stopped_at: run.stopped_at, oom: run.oom });
             log_search::await_pulls(world, at);
             start::turns(world, &sandbox);
         }

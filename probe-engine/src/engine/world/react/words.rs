@@ -8,8 +8,9 @@ use crate::{
 /// At most this many of the pod's sandboxes, the latest ones, are looked for in the logs.
 const SANDBOXES: usize = 4;
 
-/// Asks about the pod of this row, which has waited since then.
-pub(crate) fn ask(world: &mut World, id: u64, since: Timestamp, now: Timestamp) {
+/// Asks about the pod of this row, which has waited since then. `container`: the container whose own log is
+/// searched too.
+pub(crate) fn ask(world: &mut World, id: u64, container: Option<String>, since: Timestamp, now: Timestamp) {
     let mut sandboxes: Vec<_> =
         world.sandboxes.group(Group::Pod(id)).map(|row| (row.first_at, row.id.clone())).collect();
     sandboxes.sort_unstable();
@@ -22,6 +23,7 @@ pub(crate) fn ask(world: &mut World, id: u64, since: Timestamp, now: Timestamp) 
         namespace,
         name,
         sandboxes: sandboxes.into_iter().map(|(_, id)| id).collect(),
+        container,
         since,
     });
 }

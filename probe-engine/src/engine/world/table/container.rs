@@ -84,6 +84,9 @@ pub(crate) struct Run {
     pub(crate) killed_at: Option<Timestamp>,
     /// Its exit code, if its end was seen.
     pub(crate) code: Option<u32>,
+    /// The OOM killer chose its own program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) oom: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

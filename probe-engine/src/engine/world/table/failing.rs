@@ -24,10 +24,11 @@ pub(crate) const FAILED: u32 = 3;
 /// At most this many daemons are remembered. There are a dozen names of daemons.
 const DAEMONS: usize = 32;
 
-/// A daemon whose last starts all failed.
+/// A daemon, or a container of a plugin's pod, whose last starts all failed.
 #[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failing {
+    /// The name of its program, or of the container.
     pub(crate) comm: String,
     /// When the first process that failed was started.
     pub(crate) since: Timestamp,
@@ -44,6 +45,36 @@ pub struct Failing {
     /// What it says about that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) words: Option<Box<Words>>,
+}
+
+impl Failing {
+    /// Counts one more failure, of a process that was started at `started` and failed at `at`.
+    pub(crate) fn after(
+        known: Option<Self>,
+        name: &str,
+        started: Timestamp,
+        at: Timestamp,
+        last: End,
+    ) -> Self {
+        let known = known.filter(|row| at.since(row.last_at) <= APART);
+        let mut row = known.unwrap_or_else(|| Self {
+            comm: name.to_owned(),
+            since: started,
+            count: 0,
+            many_at: None,
+            last_at: at,
+            longest: Duration::ZERO,
+            last: End::default(),
+            words: None,
+        });
+        row.count = row.count.saturating_add(1);
+        if row.count == FAILED {
+            row.many_at = Some(at);
+        }
+        row.longest = row.longest.max(at.since(started));
+        (row.last_at, row.last) = (at, last);
+        row
+    }
 }
 
 /// The daemons, by the name of their program.
@@ -76,28 +107,10 @@ impl Table {
         at: Timestamp,
         last: End,
     ) {
-        if self.0.get(comm).is_some_and(|row| at.since(row.last_at) > APART) {
-            self.0.remove(comm);
+        let known = self.0.remove(comm);
+        if self.0.len() < DAEMONS {
+            self.0.insert(comm.to_owned(), Failing::after(known, comm, started, at, last));
         }
-        if self.0.len() >= DAEMONS && !self.0.contains_key(comm) {
-            return;
-        }
-        let row = self.0.entry(comm.to_owned()).or_insert_with(|| Failing {
-            comm: comm.to_owned(),
-            since: started,
-            count: 0,
-            many_at: None,
-            last_at: at,
-            longest: Duration::ZERO,
-            last: last.clone(),
-            words: None,
-        });
-        row.count = row.count.saturating_add(1);
-        if row.count == FAILED {
-            row.many_at = Some(at);
-        }
-        row.longest = row.longest.max(at.since(started));
-        (row.last_at, row.last) = (at, last);
     }
 
     /// The logs are searched for the daemon's words.

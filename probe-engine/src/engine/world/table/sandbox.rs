@@ -91,6 +91,8 @@ pub(crate) enum Group {
     Created,
     /// The sandbox has a container, and its pod's start does not count as complete.
     Starting,
+    /// Its pod is on the host's network.
+    Host,
     /// The file that should hold the sandbox's network namespace. The path is spelled as [`plain`] spells it.
     NetnsPath(String),
 }
@@ -104,7 +106,8 @@ impl Grouped for Sandbox {
         let uid = self.reported.pod.uid.clone().map(Group::Uid);
         let starting = is_starting.then_some(Group::Starting);
         let created = (self.state == State::Created).then_some(Group::Created);
-        self.pod.map(Group::Pod).into_iter().chain(uid).chain(created).chain(starting).chain(path)
+        let host = self.network.is_host.then_some(Group::Host);
+        self.pod.map(Group::Pod).into_iter().chain(uid).chain(created).chain(starting).chain(host).chain(path)
     }
 }
 

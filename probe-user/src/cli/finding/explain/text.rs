@@ -494,6 +494,8 @@ mod tests {
     fn what_was_said_is_told_with_its_time_and_its_file() {
         let kind = Kind::DaemonFailing(DaemonFailing {
             daemon: "kubelet".to_owned(),
+            plugins: Vec::new(),
+            plugin_pod: None,
             count: 3,
             lasted: Duration::from_secs(9),
             exit_code: 1,

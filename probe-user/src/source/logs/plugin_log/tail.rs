@@ -149,7 +149,7 @@ fn read(line: &str, wanted: Wanted<'_>) -> Option<(Match, u64, String)> {
 }
 
 /// Reads the last bytes of a file, from the beginning of a line.
-fn end(mut file: File, limit: u64) -> Result<Vec<u8>, ReadError> {
+pub(super) fn end(mut file: File, limit: u64) -> Result<Vec<u8>, ReadError> {
     let size = file.seek(SeekFrom::End(0))?;
     let from = size.saturating_sub(limit);
     file.seek(SeekFrom::Start(from))?;

@@ -17,11 +17,14 @@ use serde_json::Value;
 
 use super::{
     AskedPod, Unreadable,
-    plugin_log::{last_words_by, plain, unquote},
+    plugin_log::{container_log, last_words_by, plain, unquote},
 };
-use crate::model::{
-    fact::{DaemonWordsFound, Fact, NameSource, Said, Speaker, WordsFound},
-    time::Timestamp,
+use crate::{
+    model::{
+        fact::{DaemonWordsFound, Fact, NameSource, Said, Speaker, WordsFound},
+        time::Timestamp,
+    },
+    source::host::HostRoot,
 };
 
 /// Older lines say what a pod waited for before. The kubelet tries again within 5 min.
@@ -147,6 +150,25 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Reads the logs of the containers that do not come up.
+    pub(super) fn read_containers(&mut self, root: &HostRoot, not: &mut Unreadable) {
+        for PodWords { pod, since, errors, .. } in &mut self.pods {
+            let (Some(namespace), Some(name), Some(container)) = (&pod.namespace, &pod.name, &pod.container)
+            else {
+                continue;
+            };
+            let folder = format!("{namespace}_{name}_{}/{container}", pod.uid);
+            container_log::each(root, &folder, not, &mut |at, line, file| {
+                if at >= *since {
+                    let error = read(line).map(|error| error.text);
+                    let is_telling = error.is_some() || has_failure(line);
+                    let text = error.unwrap_or_else(|| plain(line.trim_end()));
+                    errors.hear(at, is_telling, Speaker::Plugin, &text, file);
+                }
+            });
+        }
+    }
+
     /// Reads a line that a daemon may have written about its own end.
     fn read_of_daemons(&mut self, at: u64, line: &str, file: &Path, is_from_kubelet: bool) {
         let last_words = last_words_by(line);
@@ -258,6 +280,14 @@ fn form(text: &str) -> String {
         }
     }
     form
+}
+
+/// Whether a line of a program that logs in a form of its own says that something failed.
+fn has_failure(line: &str) -> bool {
+    let line = line.to_lowercase();
+    ["fatal", "panic", "error", "fail", "unable", "cannot", "denied", "refused"]
+        .iter()
+        .any(|word| line.contains(word))
 }
 
 /// Returns who writes a daemon's log. None: it is a kubelet and a runtime in one.

@@ -42,6 +42,9 @@ pub struct Ended {
     /// When its runtime first sent it a fatal signal, if it did.
     #[serde(default)]
     pub(crate) stopped_at: Option<Timestamp>,
+    /// The OOM killer chose its own program.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) oom: bool,
 }
 
 /// Codes from this on stand for a signal, as shells and runtimes count (`change::End`).

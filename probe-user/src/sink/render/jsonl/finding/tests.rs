@@ -139,6 +139,8 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
         }),
         Kind::DaemonFailing(DaemonFailing {
             daemon: "kubelet".to_owned(),
+            plugins: Vec::new(),
+            plugin_pod: None,
             count: 3,
             lasted: Duration::from_secs(9),
             exit_code: 139,

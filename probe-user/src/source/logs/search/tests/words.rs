@@ -5,7 +5,7 @@ use std::fs;
 use super::{BOOT_NS, Node, at};
 use crate::{
     model::{
-        fact::{DaemonWordsFound, Fact, WordsFound},
+        fact::{DaemonWordsFound, Fact, Speaker, WordsFound},
         id::PodUid,
     },
     source::{
@@ -34,6 +34,7 @@ fn words_are_found_in_a_file_that_klog_writes() {
         namespace: None,
         name: None,
         sandboxes: Vec::new(),
+        container: None,
     };
     let search = Search { pods: vec![(pod, at(60))], ..Search::default() };
     let root = HostRoot::open(node.0.path()).expect("the root");
@@ -77,4 +78,42 @@ fn last_words_without_a_time_are_found_in_files() {
         let said = said.first().map(|said| (said.text.as_str(), said.at.as_str()));
         assert_eq!(said, expected, "{daemon} {modified}");
     }
+}
+
+/// The line that says what failed counts more than a later one that does not.
+#[test]
+fn a_container_that_does_not_come_up_says_why_in_its_own_log() {
+    let node = Node::new(&[]);
+    let folder = format!("var/log/pods/kube-system_calico-node-x2x7q_{UID}/install-cni");
+    fs::create_dir_all(node.path(&folder)).expect("a folder");
+    let log = [
+        "2026-11-21T08:15:01Z stdout F 2026-11-21 08:15:01.988 [FATAL][1] x: Error before it waited",
+        "2026-11-21T08:17:59Z stdout F time=\"2026-11-21T08:17:59Z\" level=info msg=\"Running as a Kubernetes pod\"",
+        "2026-11-21T08:18:01Z stderr F time=\"2026-11-21T08:18:01Z\" level=error msg=\"Unauthorized\"",
+        "2026-11-21T08:18:02Z stdout F \u{1b}[2Jbye",
+    ];
+    fs::write(node.path(&format!("{folder}/3.log")), log.join("\n") + "\n").expect("a log");
+    let pod = AskedPod {
+        uid: PodUid::parse(UID).expect("a UID"),
+        namespace: Some("kube-system".to_owned()),
+        name: Some("calico-node-x2x7q".to_owned()),
+        sandboxes: Vec::new(),
+        container: Some("install-cni".to_owned()),
+    };
+    let root = HostRoot::open(node.0.path()).expect("the root");
+    let search = Search { pods: vec![(pod.clone(), at(60))], ..Search::default() };
+    let found = find(&root, &search, BOOT_NS, at(200), Vec::new).words;
+    let [Fact::WordsFound(WordsFound { said, .. })] = &found[..] else { panic!("{found:?}") };
+    let said: Vec<_> = said.iter().map(|it| (it.by, it.text.as_str())).collect();
+    let info = "time=\"2026-11-21T08:17:59Z\" level=info msg=\"Running as a Kubernetes pod\"";
+    assert_eq!(
+        said,
+        [(Speaker::Plugin, "Unauthorized"), (Speaker::Plugin, "\\u{1b}[2Jbye"), (Speaker::Plugin, info)]
+    );
+
+    let pod = AskedPod { container: Some("calico-node".to_owned()), ..pod };
+    let search = Search { pods: vec![(pod, at(60))], ..Search::default() };
+    let found = find(&root, &search, BOOT_NS, at(200), Vec::new).words;
+    let [Fact::WordsFound(WordsFound { unsaid: Some(unsaid), .. })] = &found[..] else { panic!("{found:?}") };
+    assert!(unsaid.contains(&format!("kube-system_calico-node-x2x7q_{UID}/calico-node")), "{unsaid}");
 }

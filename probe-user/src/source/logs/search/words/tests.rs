@@ -20,6 +20,7 @@ fn pod(name: Option<&str>) -> AskedPod {
         namespace: name.map(|_| "default".to_owned()),
         name: name.map(str::to_owned),
         sandboxes: vec![ContainerId::parse(&"ab".repeat(32)).expect("an id")],
+        container: None,
     }
 }
 

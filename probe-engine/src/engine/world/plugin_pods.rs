@@ -1,0 +1,63 @@
+//! The pods without which a CNI plugin does not work: they write its configuration, or answer its calls.
+
+use crate::model::fact::PodName;
+
+/// The name of a DaemonSet, as its project's manifests have it, and the plugins that need its pod.
+const DAEMON_SETS: [(&str, &[&str]); 20] = [
+    ("antrea-agent", &["antrea"]),
+    ("aws-node", &["aws-cni"]),
+    ("azure-cns", &["azure-ipam", "azure-vnet"]),
+    ("calico-node", &["calico", "calico-ipam"]),
+    ("canal", &["calico", "flannel"]),
+    ("cilium", &["cilium-cni"]),
+    ("istio-cni-node", &["istio-cni"]),
+    ("kindnet", &["ptp"]),
+    ("kube-flannel-ds", &["flannel"]),
+    ("kube-multus-ds", &["multus", "multus-shim"]),
+    ("kube-ovn-cni", &["kube-ovn"]),
+    ("linkerd-cni", &["linkerd-cni"]),
+    ("multus", &["multus", "multus-shim"]),
+    ("ovnkube-node", &["ovn-k8s-cni-overlay"]),
+    ("spiderpool-agent", &["spiderpool"]),
+    ("terway", &["terway"]),
+    ("terway-eni", &["terway"]),
+    ("terway-eniip", &["terway"]),
+    ("weave-net", &["weave-ipam", "weave-net"]),
+    ("whereabouts", &["whereabouts"]),
+];
+
+/// The API server puts a dash and this many letters or digits after a DaemonSet's name
+/// (`apiserver/pkg/storage/names/generate.go`).
+const SUFFIX: usize = 5;
+
+/// Returns the plugins that need a pod of this name; none for most pods.
+pub(crate) fn plugins_of(pod: &PodName) -> &'static [&'static str] {
+    let Some((owner, _)) = pod.name.as_deref().and_then(daemon_set) else { return &[] };
+    DAEMON_SETS.iter().find(|(name, _)| *name == owner).map_or(&[], |(_, plugins)| plugins)
+}
+
+/// Splits the name of a DaemonSet's pod into that of the DaemonSet and the rest.
+pub(crate) fn daemon_set(pod: &str) -> Option<(&str, &str)> {
+    pod.rsplit_once('-').filter(|(_, suffix)| suffix.len() == SUFFIX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PodName, plugins_of};
+
+    #[test]
+    fn a_pod_of_the_plugins_daemon_set_is_known_by_its_name() {
+        for (name, plugins) in [
+            ("calico-node-x2x7q", &["calico", "calico-ipam"][..]),
+            ("cilium-8k2bz", &["cilium-cni"]),
+            ("cilium-operator-6f9c7b8d4-abcde", &[]),
+            ("calico-node", &[]),
+            ("calico-kube-controllers-7d9f8-abcde", &[]),
+            ("web-0", &[]),
+            ("", &[]),
+        ] {
+            let pod = PodName { name: Some(name.to_owned()), ..PodName::default() };
+            assert_eq!(plugins_of(&pod), plugins, "{name}");
+        }
+    }
+}
