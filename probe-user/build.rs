@@ -36,7 +36,7 @@ mod ebpf {
 
     const PACKAGE: &str = "probe-ebpf";
 
-    /// Leaves the object as `$OUT_DIR/probe-ebpf`.
+    /// Leaves the object as `$OUT_DIR/probe-ebpf.lz4`.
     pub(super) fn build() -> Result<(), String> {
         for path in [PACKAGE, "probe-common", "Cargo.lock"] {
             println!("cargo::rerun-if-changed=../{path}");
@@ -71,8 +71,9 @@ mod ebpf {
             fs::read(&object).map_err(|error| format!("cannot read {}: {error}", object.display()))?;
         let lean =
             without_dwarf(&whole).map_err(|error| format!("cannot strip {}: {error}", object.display()))?;
-        let to = Path::new(&out_dir).join(PACKAGE);
-        fs::write(&to, lean).map_err(|error| format!("cannot write {}: {error}", to.display()))
+        let to = Path::new(&out_dir).join(PACKAGE).with_extension("lz4");
+        fs::write(&to, lz4_flex::block::compress_prepend_size(&lean))
+            .map_err(|error| format!("cannot write {}: {error}", to.display()))
     }
 
     /// Removes the DWARF. The kernel and the loader read BTF; the DWARF that it is made from stays in the

@@ -13,8 +13,21 @@ use super::{
 };
 use crate::model::{fact::Speaker, finding::Kind};
 
-/// The ids and texts of the files that this program brings.
-pub(super) const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/known.rs"));
+/// The ids and texts of the files that this program brings, each with a NUL after it; packed.
+const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/known.lz4"));
+
+/// Returns the problems that this program brings.
+pub(super) fn built_in() -> Vec<Problem> {
+    let unpacked = lz4_flex::block::decompress_size_prepended(PACKED).unwrap_or_default();
+    let text = String::from_utf8(unpacked).unwrap_or_default();
+    let mut parts = text.split_terminator('\0');
+    let mut all = Vec::new();
+    while let (Some(id), Some(text)) = (parts.next(), parts.next()) {
+        // A test reads each of them.
+        all.extend(Problem::parse(id, text));
+    }
+    all
+}
 
 /// Kinds of findings that are planned. A problem of such a kind is found as soon as there is the kind.
 pub const PLANNED: [&str; 2] = ["node_network_unready", "restarted_in_bulk"];

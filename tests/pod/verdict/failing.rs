@@ -1,4 +1,4 @@
-//! A runtime that does not come up until its cause is repaired.
+//! A runtime, and a container of a CNI plugin's pod, that do not come up until their cause is repaired.
 
 use std::{
     fs::{self, File},
@@ -12,8 +12,14 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use serde_json::json;
+use tests::{
+    kubelet::{Container, Kubelet, Pod, Sandbox},
+    node::Node,
+};
 
-use super::{findings, stuck::until_closed_after, watch_store};
+use super::{findings, stuck::until_closed_after, watch, watch_store};
+use crate::LIMIT;
 
 /// Where containerd's output is on a node without a journal.
 const LOG: &str = "/var/log/containerd.log";
@@ -126,5 +132,65 @@ fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
     ensure!(text.contains("toml"), "{text}");
     let summary = it["summary"].as_str().context("no summary")?;
     ensure!(summary.contains(text), "{summary}");
+    Ok(())
+}
+
+/// Returns a pod on the host's network whose container says why it ends.
+fn failing_pod(name: &str, uid: &str, words: &str) -> Pod {
+    let pod = Pod { host_network: true, namespace: "kube-system".to_owned(), ..Pod::new(name, uid) };
+    pod.with(Container::shell("main", &format!("echo 'it begins'; echo '{words}' >&2; exit 1")))
+}
+
+/// Starts the pod, and its container three times.
+fn fail(kubelet: &mut Kubelet, pod: &Pod) -> Result<Sandbox> {
+    kubelet.prepare(pod)?;
+    let sandbox = kubelet.run_sandbox(pod, 0)?;
+    for attempt in 0..3 {
+        let started = kubelet.run_container(pod, &sandbox, &pod.containers[0], attempt)?;
+        let exit = kubelet.wait_exit(&started.id, LIMIT)?;
+        ensure!(exit.code == 1, "it ended with {exit:?}");
+    }
+    Ok(sandbox)
+}
+
+/// The other pod fails in the same way, and no plugin needs it.
+#[test]
+fn a_container_of_a_plugins_pod_is_told_with_the_words_of_its_log() -> Result<()> {
+    let _kubelet = super::Kubelet::start()?;
+    let node = Node::start()?;
+    let mut stream = watch(&node)?;
+    let mut kubelet = node.kubelet()?;
+    let words = "cannot write /etc/cni/net.d/10-flannel.conflist";
+    let uid = "5d1cb95b-0000-4000-8000-00000000fa11";
+    let plugins = failing_pod("kube-flannel-ds-x2x7q", uid, words);
+    let other = failing_pod("node-exporter-x2x7q", "5d1cb95b-0000-4000-8000-00000000fa12", words);
+    let pods = [(fail(&mut kubelet, &plugins)?, plugins), (fail(&mut kubelet, &other)?, other)];
+    let key = format!("daemon_failing/{uid}/main");
+    stream.until_after(UP, "daemon_failing confirmed", |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["key"] == *key
+    })?;
+    for (sandbox, pod) in &pods {
+        kubelet.stop_sandbox(&sandbox.id)?;
+        kubelet.remove_cgroup(pod)?;
+        kubelet.remove_sandbox(&sandbox.id)?;
+        kubelet.remove_logs(pod)?;
+    }
+    until_closed_after(LIMIT, &mut stream, &key)?;
+    let (received, _) = stream.end()?;
+    node.stop()?;
+
+    // The kernel may skip runs of hooks, which is a blind spot.
+    let mut found = findings(&received);
+    found.retain(|_, it| it["kind"] != "blind_spot");
+    ensure!(found.keys().eq([&key]), "{found:#?}");
+    let it = &found[&key];
+    let detail = &it["detail"];
+    ensure!(detail["count"] == 3 && detail["exit_code"] == 1, "{it:#}");
+    ensure!(detail["plugins"] == json!(["flannel"]), "{it:#}");
+    ensure!(detail["plugin_pod"] == "kube-system/kube-flannel-ds-x2x7q", "{it:#}");
+    let said = &detail["said"][0];
+    ensure!(said["by"] == "plugin" && said["text"] == words, "{it:#}");
+    let summary = it["summary"].as_str().context("no summary")?;
+    ensure!(summary.contains(words), "{summary}");
     Ok(())
 }

@@ -26,7 +26,7 @@ use crate::{
     source::{
         host::HostRoot,
         live::{
-            attach::{OBJECT, Options, Probe},
+            attach::{self, Options, Probe},
             pin::{PinError, Pins},
         },
         node::missing_right::{MissingRight, Privileges},
@@ -71,7 +71,7 @@ fn examine(host_root: &Path, pin_dir: Option<&Path>) -> Report {
     let here = Privileges::find();
     let mut checks = machine(here);
     checks.push(node::confinement(confine::survey()));
-    checks.push(object::object(OBJECT));
+    checks.push(object::object(&attach::object()));
     let mut signals = Vec::new();
     let mut lacks = node::lacks(here);
     match HostRoot::open(host_root) {

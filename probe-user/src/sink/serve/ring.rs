@@ -23,8 +23,8 @@ use crate::{
 };
 
 /// The most events in the ring: a quarter of an hour of a busy node.
-const MAX_EVENTS: usize = 4096;
-const MAX_BYTES: usize = 2 << 20;
+const MAX_EVENTS: usize = 3072;
+const MAX_BYTES: usize = 3 << 19;
 /// The memory of an event besides its line, in bytes.
 const OVERHEAD_BYTES: usize = 200;
 

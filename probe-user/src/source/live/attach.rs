@@ -30,7 +30,7 @@ use std::{
 };
 
 use aya::{
-    Btf as AyaBtf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel, include_bytes_aligned,
+    Btf as AyaBtf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel,
     programs::{Program as Loaded, links::PinnedLink},
     sys::{Stats, enable_stats},
     util::nr_cpus,
@@ -64,8 +64,13 @@ use crate::{
     },
 };
 
-/// The object that the build script made.
-pub(crate) static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/probe-ebpf"));
+/// The object that the build script made, packed.
+static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe-ebpf.lz4"));
+
+/// Unpacks the object that the build script made. It is needed only to load it.
+pub(crate) fn object() -> Vec<u8> {
+    lz4_flex::block::decompress_size_prepended(PACKED).unwrap_or_default()
+}
 
 /// The options of a load.
 #[derive(Clone, Copy, Debug)]
@@ -348,7 +353,7 @@ impl Probe {
             // The map exists even if logging is off. One page is the smallest size.
             loader.map_max_entries("AYA_LOGS", support::page_size());
         }
-        let mut ebpf = loader.load(OBJECT).map_err(Error::object)?;
+        let mut ebpf = loader.load(&object()).map_err(Error::object)?;
 
         let support = Support::probe(&btf, &offsets, &cleanup_net, options.refused);
         // The types, aya's copy and the rings take megabytes each. So each is freed before the next is made.

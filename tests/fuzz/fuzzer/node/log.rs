@@ -74,6 +74,7 @@ pub(super) fn ask(host: &HostRoot) {
             namespace: Some("default".to_owned()),
             name: Some("web-0".to_owned()),
             sandboxes: ids.to_vec(),
+            container: Some("main".to_owned()),
         })];
         for id in &ids {
             all.extend([About::Container(id.clone()), About::Sandbox(id.clone())]);

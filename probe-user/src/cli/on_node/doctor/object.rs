@@ -116,28 +116,31 @@ mod tests {
     use object::{File, Object as _, ObjectSection as _};
 
     use super::object;
-    use crate::{sink::render::doctor::Grade, source::live::attach::OBJECT};
+    use crate::{sink::render::doctor::Grade, source::live::attach};
 
     #[test]
     fn the_object_that_is_built_in_is_as_planned() {
-        let check = object(OBJECT);
+        let check = object(&attach::object());
         assert_eq!(check.grade, Grade::Full, "{}", check.found);
     }
 
     #[test]
     fn what_nobody_reads_is_not_carried_about() {
-        let file = File::parse(OBJECT).expect("an object");
+        let object = attach::object();
+        let file = File::parse(&*object).expect("an object");
         let names: Vec<_> = file.sections().filter_map(|it| it.name().map(str::to_owned).ok()).collect();
         assert!(names.iter().all(|name| !name.contains(".debug_")), "{names:?}");
     }
 
     #[test]
     fn what_is_no_such_object_is_refused() {
-        for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &OBJECT[..64], &OBJECT[..OBJECT.len() / 2]] {
+        let built_in = attach::object();
+        let half = &built_in[..built_in.len() / 2];
+        for bytes in [&b""[..], b"\x7fELF", b"#!/bin/sh\n", &built_in[..64], half] {
             assert_eq!(object(bytes).grade, Grade::Cannot);
         }
         // A program is renamed, so that the planned one is missing.
-        let mut other = OBJECT.to_vec();
+        let mut other = built_in.clone();
         let name = b"fx_copy_net_ns";
         for at in 0..other.len() - name.len() {
             if other[at..].starts_with(name) {
@@ -146,7 +149,7 @@ mod tests {
         }
         assert_eq!(object(&other).grade, Grade::Cannot);
         // The number of the machine in the ELF header.
-        let mut foreign = OBJECT.to_vec();
+        let mut foreign = built_in.clone();
         foreign[18] = 62;
         assert_eq!(object(&foreign).grade, Grade::Cannot);
     }

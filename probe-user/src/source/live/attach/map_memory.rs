@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use aya_obj::{Map, Object};
 use probe_common::table;
 
-use super::OBJECT;
+use super::object;
 
 /// Types of maps (`enum bpf_map_type`).
 const ARRAY: u32 = 2;
@@ -42,7 +42,7 @@ fn bytes(map: &Map, cpus: u32) -> u64 {
 #[test]
 fn what_the_documentation_says_of_the_maps_memory_is_so() {
     let maps: BTreeMap<String, Map> =
-        Object::parse(OBJECT).expect("the built-in object").maps.into_iter().collect();
+        Object::parse(&object()).expect("the built-in object").maps.into_iter().collect();
     for (name, entries) in table::ALL {
         let map = maps.get(name).unwrap_or_else(|| panic!("no map {name}"));
         assert_eq!((map.map_type(), map.max_entries()), (LRU_HASH, entries), "{name}");

@@ -20,7 +20,7 @@ use probe_common::{reader_page::VERSION, table};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    HookReport, OBJECT, Options,
+    HookReport, Options, PACKED,
     hook_maps::{HookMaps, leave_report},
     run,
 };
@@ -123,7 +123,7 @@ pub(super) fn identity(options: &Options<'_>, node: NodeId) -> u64 {
         patience,
     } = *options;
     let mut hasher = DefaultHasher::new();
-    (OBJECT, &hierarchy.mount, hierarchy.id, all_execs, log).hash(&mut hasher);
+    (PACKED, &hierarchy.mount, hierarchy.id, all_execs, log).hash(&mut hasher);
     (lifecycle, bulk, nets, refused, patience, node).hash(&mut hasher);
     hasher.finish()
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    OBJECT,
+    object,
     stack::{Functions, Start, functions},
 };
 use crate::source::live::plan::HOOKS;
@@ -60,7 +60,7 @@ fn instructions(functions: &Functions, start: Start) -> usize {
 
 #[test]
 fn each_program_has_as_many_instructions_as_is_written_down() {
-    let functions = functions(OBJECT).expect("the built-in object");
+    let functions = functions(&object()).expect("the built-in object");
     let programs = HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs);
     let counted: BTreeMap<&str, usize> = programs
         .map(|program| {

@@ -8,7 +8,7 @@ use object::{
     File, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget, SectionIndex, SymbolKind,
 };
 
-use super::OBJECT;
+use super::object;
 use crate::source::live::plan::HOOKS;
 
 /// `MAX_BPF_STACK` and `MAX_CALL_FRAMES`.
@@ -211,7 +211,7 @@ fn descend<'a>(
 
 #[test]
 fn every_chain_of_calls_fits_the_stack_of_older_kernels() {
-    let functions = functions(OBJECT).expect("the built-in object");
+    let functions = functions(&object()).expect("the built-in object");
     let programs = HOOKS.iter().flat_map(|hook| hook.tries).flat_map(|one| one.programs);
     let mut n = 0;
     let mut called = BTreeSet::new();
