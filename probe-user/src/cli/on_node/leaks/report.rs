@@ -393,7 +393,7 @@ mod tests {
 
     use super::{Finding, Leak, Stage, Timestamp, lost};
     use crate::model::{
-        fact::{Holder, NodeFolders, Reservation, Store, StoreKind, StoreRead},
+        fact::{Bound, Holder, NodeFolders, Reservation, ReservationState, Store, StoreKind, StoreRead},
         finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
         id::ContainerId,
     };
@@ -408,8 +408,11 @@ mod tests {
             holder: Some(Holder { container: container.clone(), ifname: "eth0".to_owned() }),
             since: Timestamp::ZERO,
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         };
-        let store = Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None };
+        let store =
+            Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None, bound: Bound::Sandbox };
         let stores = vec![StoreRef { kind: store.kind, path: store.path.clone() }];
         let read = StoreRead {
             store,

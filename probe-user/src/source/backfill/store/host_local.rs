@@ -12,7 +12,7 @@ use super::{
     Given, Kind, Memory, directory, holder,
 };
 use crate::{
-    model::fact::{Fact, Holder, Store, StoreKind, StoreRead},
+    model::fact::{Bound, Fact, Holder, Store, StoreKind, StoreRead},
     source::host::{ENTRIES, ReadError},
 };
 
@@ -42,7 +42,12 @@ impl Kind for HostLocal {
             Err(ReadError::Absent) => {}
             Err(why) => {
                 list.skip(HOST_LOCAL, why);
-                let store = Store { kind: StoreKind::HostLocal, path: HOST_LOCAL.to_owned(), network: None };
+                let store = Store {
+                    kind: StoreKind::HostLocal,
+                    path: HOST_LOCAL.to_owned(),
+                    network: None,
+                    bound: Bound::Sandbox,
+                };
                 let read = StoreRead { store, reservations: Vec::new(), complete: false };
                 list.found(at, Fact::StoreRead(read));
             }
@@ -60,7 +65,7 @@ impl Kind for HostLocal {
 
 fn store(data_dir: &Path, network: &str) -> Store {
     let path = data_dir.join(network).display().to_string();
-    Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
+    Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()), bound: Bound::Sandbox }
 }
 
 /// Parses `ID\r\nIFNAME`. Files of older versions have no interface. A file that ends within the id is cut
