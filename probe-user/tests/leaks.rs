@@ -511,6 +511,63 @@ fn gke_s_dataplane_v2_has_host_local_s_store() {
     assert!(said.contains(row), "{said}");
 }
 
+const AZURE: &str =
+    r#"{"cniVersion":"1.0.0","name":"azure","plugins":[{"type":"azure-vnet"},{"type":"portmap"}]}"#;
+const ENDPOINTS: &str = "run/azure-cns/azure-endpoints.json";
+
+/// The sandboxes with these numbers have addresses that end so.
+fn endpoints(all: &[usize]) -> String {
+    let one = |n: &usize| {
+        format!(
+            r#""{}":{{"PodName":"cart-{n}","PodNamespace":"shop","IfnameToIPMap":{{"eth0":{{"IPv4":[{{"IP":"10.7.0.{n}"}}]}}}}}}"#,
+            id(*n)
+        )
+    };
+    format!(r#"{{"Endpoints":{{{}}}}}"#, all.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+#[test]
+fn a_sandbox_that_azure_cns_keeps_is_leaked_and_a_queued_release_is_told_as_such() {
+    let root = disk_of(AZURE);
+    symlink("/run", root.path().join("var/run")).expect("a link");
+    touch(root.path(), ENDPOINTS, &endpoints(&[1]), OLD);
+    let output = run(root.path(), &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    assert!(said.contains("azure    ?      ?     1     0           0       ?     azure-cns /var/run/azure-cns/azure-endpoints.json"), "{said}");
+
+    touch(root.path(), ENDPOINTS, &endpoints(&[1, 2, 3]), OLD);
+    touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", OLD);
+    let output = run(root.path(), &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("confirmed")).collect();
+    assert!(rows.len() == 2 && rows[0].contains("10.7.0.2  stale_record    shop/cart-2"), "{said}");
+    assert!(rows[1].contains("10.7.0.3  release_queued  shop/cart-3"), "{said}");
+
+    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let call = format!("try del_again {} 10.7.0.2 'eth0' 'shop' 'cart-2'", id(2));
+    assert!(script.lines().any(|line| line == call), "{script}");
+    assert!(!script.contains("del_again 0") || !script.contains("10.7.0.3"), "{script}");
+    assert!(script.contains("# kubectl -n kube-system delete pod -l k8s-app=azure-cns"), "{script}");
+
+    // The queue is not late yet.
+    touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", Duration::ZERO);
+    touch(root.path(), ENDPOINTS, &endpoints(&[1, 3]), OLD);
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_file_of_azure_that_is_cut_off_is_named() {
+    let root = disk_of(AZURE);
+    touch(root.path(), ENDPOINTS, &endpoints(&[2])[..40], OLD);
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    let why = "could not look everywhere: an IPAM store cannot be read: /run/azure-cns/azure-endpoints.json: not in a form that is known";
+    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_plugin_that_keeps_its_addresses_elsewhere_is_named() {
     let conf = r#"{"name":"k8s-pod-network","plugins":[{"type":"calico","ipam":{"type":"calico-ipam"}}]}"#;

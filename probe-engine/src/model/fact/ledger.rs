@@ -86,6 +86,22 @@ pub enum StoreKind {
     AwsIpamd,
     /// A directory that the user declared: file name = address, content = container id.
     Declared,
+    /// The file in which azure-cns keeps the endpoints of all sandboxes.
+    AzureCns,
+    /// The file of the IPAM plugin azure-vnet-ipam.
+    AzureVnetIpam,
+    /// The file in which the plugin azure-vnet keeps its endpoints.
+    AzureVnet,
+}
+
+impl StoreKind {
+    /// Whether the store is a directory with a file for each address.
+    pub(crate) fn is_directory(self) -> bool {
+        match self {
+            Self::HostLocal | Self::Declared => true,
+            Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet => false,
+        }
+    }
 }
 
 /// One address that a store counts as allocated.

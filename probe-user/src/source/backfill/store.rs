@@ -5,6 +5,7 @@
 //! **Invariant:** a store that exists and cannot be read is reported as incomplete.
 
 mod aws_ipamd;
+mod azure;
 mod declared;
 mod directory;
 mod host_local;
@@ -46,6 +47,7 @@ struct Given<'a> {
 pub(super) struct Memory {
     host_local: Memo<Reserved>,
     aws_ipamd: Memo<aws_ipamd::Read>,
+    azure: azure::Remembered,
     declared: Memo<Reserved>,
 }
 
@@ -53,11 +55,13 @@ impl Memory {
     pub(super) fn begin(&mut self, wall_ns: i64) {
         self.host_local.begin(wall_ns);
         self.aws_ipamd.begin(wall_ns);
+        self.azure.begin(wall_ns);
         self.declared.begin(wall_ns);
     }
 }
 
-const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
+const KINDS: [&dyn Kind; 4] =
+    [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &azure::Azure, &declared::Stores];
 
 /// Plugins that keep the addresses of pods in no file that is read, and where they keep them.
 const ELSEWHERE: [(&str, &str); 8] = [

@@ -11,7 +11,7 @@ use crate::{
     },
     words::{
         escape::escaped,
-        release::{Functions, functions, release, restart_ipamd},
+        release::{Functions, del_again, del_again_for, functions, release, restart_cns, restart_ipamd},
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
@@ -95,6 +95,14 @@ impl Explain for LeakedAddress {
                     all.push(release(&store.path, self.address, sandbox));
                 }
                 StoreKind::AwsIpamd => all.extend(restart_ipamd()),
+                StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
+                    if self.cause == Cause::ReleaseQueued {
+                        all.extend(restart_cns());
+                    } else {
+                        all.extend(del_again(runtimes));
+                        all.push(del_again_for(self.address, sandbox, &self.ifname, None));
+                    }
+                }
                 StoreKind::Declared => {
                     all.push(
                         "# Free the address with the plugin's own tool: sandprobe does not know this store. The record is:"
