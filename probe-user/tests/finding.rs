@@ -12,8 +12,8 @@ use probe_user::{
     engine::{Call, Settings},
     model::{
         fact::{
-            Fact, Holder, Observation, Origin, ProcessFound, Reservation, RuntimeKind, RuntimeRead, Store,
-            StoreKind, StoreRead, Task,
+            Bound, Fact, Holder, Observation, Origin, ProcessFound, Reservation, ReservationState,
+            RuntimeKind, RuntimeRead, Store, StoreKind, StoreRead, Task,
         },
         id::{ContainerId, TaskKey},
         time::Timestamp,
@@ -64,6 +64,8 @@ fn calls() -> Vec<Call> {
         holder: Some(Holder { container: id(digit), ifname: "eth0".to_owned() }),
         since: seconds(5),
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     let runtime = Fact::RuntimeRead(RuntimeRead {
         place: "/var/lib/containerd/io.containerd.grpc.v1.cri/sandboxes".to_owned(),
@@ -77,6 +79,7 @@ fn calls() -> Vec<Call> {
             kind: StoreKind::HostLocal,
             path: NETWORKS.to_owned(),
             network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
         },
         reservations: vec![reservation(5, 'a'), reservation(6, 'b')],
         complete: true,

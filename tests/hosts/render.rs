@@ -136,7 +136,7 @@ fn cache(found: &CacheFound) -> String {
 }
 
 fn store(read: &StoreRead) -> String {
-    let StoreRead { store: Store { kind, path, network }, reservations, complete } = read;
+    let StoreRead { store: Store { kind, path, network, bound: _ }, reservations, complete } = read;
     let partial = if *complete { "" } else { ", incomplete" };
     let mut text = format!("  store {kind:?} {path} of {}{partial}\n", network.as_deref().unwrap_or("?"));
     for Reservation { address, holder, .. } in reservations {

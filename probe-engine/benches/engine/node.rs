@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use probe_engine::model::{
     change::Question,
     fact::{
-        Address, CacheFound, ContainerFound, Fact, Holder, List, MessageFound, NameSource, Network,
+        Address, Bound, CacheFound, ContainerFound, Fact, Holder, List, MessageFound, NameSource, Network,
         NetworksRead, NodeFolders, Observation, Origin, Pool, Pressure, PressureRead, ProcessFound,
-        ProgramFound, RecordsDiff, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Store,
-        StoreKind, StoreRead, Task,
+        ProgramFound, RecordsDiff, Reservation, ReservationState, Role, RuntimeKind, RuntimeRead,
+        RuntimeSandbox, Store, StoreKind, StoreRead, Task,
     },
     id::{ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -237,6 +237,8 @@ impl Node {
             holder: Some(Holder { container, ifname: "eth0".to_owned() }),
             since: Timestamp(1),
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         };
         let of_pods = self.pods.values().map(|pod| reserved(pod.address, pod.sandbox()));
         let others =
@@ -246,6 +248,7 @@ impl Node {
                 kind: StoreKind::HostLocal,
                 path: "/var/lib/cni/networks/podnet".to_owned(),
                 network: Some("podnet".to_owned()),
+                bound: Bound::Sandbox,
             },
             reservations: of_pods.chain(others).collect(),
             complete: true,

@@ -11,6 +11,7 @@ mod cut_off;
 mod docs;
 mod duplicate;
 mod foreign;
+mod ledger;
 mod listing;
 mod named;
 mod nameless;

@@ -11,7 +11,10 @@ use super::{Header, LONGEST_HEADER, LONGEST_LINE, ReadError, Reader, Writer};
 use crate::{
     engine::{Call, Settings},
     model::{
-        fact::{Fact, Holder, Observation, Origin, Reservation, Store, StoreKind, StoreRead},
+        fact::{
+            Bound, Fact, Holder, Observation, Origin, Reservation, ReservationState, Store, StoreKind,
+            StoreRead,
+        },
         id::{ContainerId, NetnsKey},
         time::Timestamp,
     },
@@ -274,9 +277,16 @@ fn the_largest_reading_of_a_store_is_one_line() {
             .map(|container| Holder { container, ifname: "\u{1}".repeat(15) }),
         since: Timestamp(u64::MAX),
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     let reading = StoreRead {
-        store: Store { kind: StoreKind::Declared, path: "/x".to_owned(), network: None },
+        store: Store {
+            kind: StoreKind::Declared,
+            path: "/x".to_owned(),
+            network: None,
+            bound: Bound::Sandbox,
+        },
         reservations: (0..1 << 16).map(one).collect(),
         complete: true,
     };

@@ -65,6 +65,20 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
     echo "$2 freed"' || return 1
 }"#;
 
+/// A shell function: `del_again CONTAINER ADDRESS INTERFACE NAMESPACE POD` calls DEL of Azure's plugin, or of
+/// the plugin that calls its IPAM, as the runtime would. The variables of the folders are cnitool's.
+const DEL_AGAIN: &str = r#"del_again() {
+  known=$(known "$1") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
+  [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
+  conf=$(grep -ls '"azure-' "${NETCONFPATH:-/etc/cni/net.d}"/*.conflist | head -n 1)
+  plugin=$(jq -r '.plugins[0].type' "$conf") || return 1
+  jq -c '{cniVersion, name} + .plugins[0]' "$conf" |
+    CNI_COMMAND=DEL CNI_CONTAINERID=$1 CNI_NETNS='' CNI_IFNAME=$3 CNI_PATH=${CNI_PATH:-/opt/cni/bin} \
+    CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=$4;K8S_POD_NAME=$5;K8S_POD_INFRA_CONTAINER_ID=$1" \
+    "${CNI_PATH:-/opt/cni/bin}/$plugin" || return 1
+  echo "$2: DEL succeeded"
+}"#;
+
 /// Which shell functions a script needs.
 #[derive(Clone, Copy, Debug)]
 pub enum Functions {
@@ -76,13 +90,7 @@ pub enum Functions {
 /// Returns the lines that define these functions, for a node whose runtimes answer on these sockets.
 #[must_use]
 pub fn functions(wanted: Functions, runtimes: &[String]) -> Vec<String> {
-    let known = if runtimes.is_empty() {
-        KNOWN_OF_NONE.to_owned()
-    } else {
-        let ask: Vec<String> =
-            crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
-        format!("known() {{ {}; }}", ask.join(" && "))
-    };
+    let known = known(runtimes);
     let own = match wanted {
         Functions::Release => &[RELEASE][..],
         Functions::FreeOwnerless => &[FREE_OWNERLESS],
@@ -90,6 +98,59 @@ pub fn functions(wanted: Functions, runtimes: &[String]) -> Vec<String> {
     };
     let all = [&*known, LOCKED, IS_FREE];
     all.iter().chain(own).flat_map(|function| function.lines()).map(str::to_owned).collect()
+}
+
+fn known(runtimes: &[String]) -> String {
+    if runtimes.is_empty() {
+        return KNOWN_OF_NONE.to_owned();
+    }
+    let ask: Vec<String> =
+        crictl(runtimes).map(|crictl| format!(r#"{crictl} pods -q --no-trunc --id "$1""#)).collect();
+    format!("known() {{ {}; }}", ask.join(" && "))
+}
+
+/// Returns the lines that define `del_again`, for a node whose runtimes answer on these sockets.
+#[must_use]
+pub fn del_again(runtimes: &[String]) -> Vec<String> {
+    let about = [
+        "# Azure CNI has no command that frees one address. Its plugin frees it when DEL is called for the sandbox again;",
+        "# azure-cns must run. This needs jq.",
+        &known(runtimes),
+        DEL_AGAIN,
+    ];
+    about.iter().flat_map(|part| part.lines()).map(str::to_owned).collect()
+}
+
+/// Returns the call of `del_again`. `pod`: the namespace and the name; where they are not known, the user of
+/// the command sets them.
+#[must_use]
+pub fn del_again_for(
+    address: IpAddr,
+    container: &ContainerId,
+    ifname: &str,
+    pod: Option<(&str, &str)>,
+) -> String {
+    let ifname = if ifname.is_empty() { "eth0" } else { ifname };
+    let named = pod.and_then(|(namespace, name)| quoted(namespace).zip(quoted(name)));
+    match (quoted(ifname), named) {
+        (Some(ifname), Some((namespace, name))) => {
+            format!("del_again {container} {address} {ifname} {namespace} {name}")
+        }
+        (Some(ifname), None) => format!(
+            "del_again {container} {address} {ifname} \"${{NAMESPACE:?set it to the namespace of the pod}}\" \"${{POD:?set it to the name of the pod}}\""
+        ),
+        (None, _) => UNPRINTABLE.to_owned(),
+    }
+}
+
+/// Returns the command that restarts azure-cns, so that it works through its queue.
+#[must_use]
+pub fn restart_cns() -> Vec<String> {
+    lines(&[
+        "# azure-cns frees what is in its queue (/var/run/azure-vnet/deleteIDs) after its start. Pods keep running",
+        "# meanwhile; new ones wait. $NODE_NAME is this node's name in the cluster.",
+        "kubectl -n kube-system delete pod -l k8s-app=azure-cns --field-selector \"spec.nodeName=$NODE_NAME\"",
+    ])
 }
 
 /// Returns the call of `release`; a comment if the directory's name cannot be printed.
@@ -154,7 +215,9 @@ pub fn script(lines: &[String]) -> String {
 mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-    use super::{Functions, counted, free_ownerless_of, functions, release, script};
+    use super::{
+        Functions, counted, del_again, del_again_for, free_ownerless_of, functions, release, script,
+    };
     use crate::model::id::ContainerId;
 
     const SOCKET: &str = "/run/containerd/containerd.sock";
@@ -269,6 +332,42 @@ mod tests {
             fs::write(&file, held).expect("a file");
             assert_eq!((free("10.88.0.5").as_str(), file.exists()), (kept, true), "{held:?}");
         }
+    }
+
+    /// The plugin is called as the runtime would call it, and only for a sandbox that no runtime knows.
+    #[test]
+    fn del_is_called_again_for_a_sandbox_that_no_runtime_knows() {
+        let node = tempfile::tempdir().expect("a folder");
+        let (conf, plugin) = (node.path().join("10-azure.conflist"), node.path().join("azure-vnet"));
+        fs::write(conf, r#"{"name":"azure","plugins":[{"type":"azure-vnet"}]}"#).expect("a file");
+        let env =
+            r#"echo "$CNI_COMMAND ${CNI_CONTAINERID#????????????} <$CNI_NETNS> $CNI_IFNAME $CNI_ARGS"; cat"#;
+        fs::write(&plugin, format!("#!/bin/sh\n{env}\n")).expect("a file");
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).expect("a program");
+        let id = ContainerId::parse("0123456789abcd").expect("an id");
+        let told_of = |crictl: &str, pod: Option<(&str, &str)>| {
+            let folder = node.path().display();
+            let mut lines = vec![format!("NETCONFPATH='{folder}' CNI_PATH='{folder}'")];
+            // jq is not everywhere.
+            lines.push(r#"jq() { [ "$1" = -c ] && echo '{"name":"azure"}' || echo azure-vnet; }"#.to_owned());
+            lines.extend(del_again(&[SOCKET.to_owned()]));
+            lines.push(del_again_for([10, 7, 0, 9].into(), &id, "", pod));
+            repairs(&lines, crictl)
+        };
+        let args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=it's;K8S_POD_INFRA_CONTAINER_ID=0123456789abcd";
+        assert_eq!(
+            told_of("exit 0", Some(("shop", "it's"))),
+            format!("DEL cd <> eth0 {args}\n{{\"name\":\"azure\"}}\n10.7.0.9: DEL succeeded\n")
+        );
+        assert_eq!(
+            told_of("echo 0123456789abcd", Some(("shop", "cart-0"))),
+            "10.7.0.9 kept: the runtime knows the sandbox\n"
+        );
+        assert_eq!(
+            told_of("exit 1", Some(("shop", "cart-0"))),
+            "10.7.0.9 kept: the runtime cannot be asked\n"
+        );
+        assert_eq!(told_of("exit 0", None), "", "the user must name the pod");
     }
 
     /// Another process may hold the lock for ever.

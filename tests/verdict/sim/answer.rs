@@ -5,10 +5,10 @@ use std::time::Duration;
 use probe_user::model::{
     change::Question,
     fact::{
-        CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MessageFound, NameSource,
-        Network, NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead,
-        ProcessFound, Reservation, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Speaker, Store,
-        StoreKind, StoreRead, Task, WordsFound,
+        Bound, CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MessageFound,
+        NameSource, Network, NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure,
+        PressureRead, ProcessFound, Reservation, ReservationState, Role, RuntimeKind, RuntimeRead,
+        RuntimeSandbox, Said, Speaker, Store, StoreKind, StoreRead, Task, WordsFound,
     },
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -347,6 +347,8 @@ impl Sim {
             holder: Some(Holder { container: container.clone(), ifname: ifname.clone() }),
             since: Timestamp(1),
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         };
         let kind = if net.ipam == Ipam::Keyed { StoreKind::Declared } else { StoreKind::HostLocal };
         Fact::StoreRead(StoreRead {
@@ -354,6 +356,7 @@ impl Sim {
                 kind,
                 path: format!("/var/lib/cni/networks/{}", net.name),
                 network: Some(net.name.clone()),
+                bound: Bound::Sandbox,
             },
             reservations: of_net
                 .map(|((_, address), holder)| reservation(*address, holder))
@@ -362,6 +365,8 @@ impl Sim {
                     holder: None,
                     since: *since,
                     in_words: false,
+                    pod: None,
+                    state: ReservationState::Held,
                 }))
                 .collect(),
             complete: true,

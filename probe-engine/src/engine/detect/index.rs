@@ -24,7 +24,7 @@ use crate::{
         },
     },
     model::{
-        fact::{PodName, sandbox_of_cached},
+        fact::{Bound, PodName, sandbox_of_cached},
         id::{CgroupKey, ContainerId, PodUid, TaskKey},
     },
 };
@@ -283,6 +283,20 @@ impl Index {
         for uid in &marks.uids {
             marks.sandboxes.extend(self.uids.by(uid).cloned());
             marks.pods.extend(world.pods.by_uid(uid));
+        }
+        if world.records.stores.values().any(|(_, read)| read.store.bound == Bound::Pod) {
+            self.spread_to_namesakes(marks);
+        }
+    }
+
+    /// Marks all sandboxes of the marked pods: an address may be the pod's.
+    fn spread_to_namesakes(&self, marks: &mut Marks) {
+        for uid in &marks.uids {
+            let name = PodName { uid: Some(uid.clone()), ..PodName::default() };
+            marks.names.extend(self.names.by(&name).cloned());
+        }
+        for name in &marks.names {
+            marks.sandboxes.extend(self.named.by(name).map(|(id, _)| id.clone()));
         }
     }
 

@@ -24,7 +24,7 @@ use crate::{
         table::record::HasRecord,
     },
     model::{
-        fact::{List, StoreKind},
+        fact::{List, Store},
         finding::{FindingKind, LeakedAddress},
         time::Timestamp,
     },
@@ -70,7 +70,7 @@ struct Node {
     host_netns: u32,
     has_no_loopback: bool,
     runtimes_since: Option<Timestamp>,
-    stores: Vec<(String, Option<String>, StoreKind, bool)>,
+    stores: Vec<(Store, bool)>,
     abandoned: Abandoned,
     up: Option<Timestamp>,
     relisted_at: Option<Timestamp>,
@@ -218,10 +218,7 @@ impl Judge {
 impl Node {
     fn of(ctx: &DetectContext<'_>, abandoned: &Abandoned) -> Self {
         let world = ctx.world;
-        let stores = world.records.stores.values().map(|(_, read)| {
-            let store = &read.store;
-            (store.path.clone(), store.network.clone(), store.kind, read.complete)
-        });
+        let stores = world.records.stores.values().map(|(_, read)| (read.store.clone(), read.complete));
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,

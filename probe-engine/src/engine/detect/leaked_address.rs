@@ -5,11 +5,13 @@
 //!
 //! Not flagged: a dead sandbox that its runtime still has on record (its DEL is still to come); a DEL with an
 //! empty `CNI_NETNS` by itself (containerd calls one on every RemovePodSandbox); an address that another
-//! sandbox got meanwhile; a container without a pod, as podman and nerdctl run them; an address in the store
-//! of a network that no configuration names any more (`abandoned_store`), unless the agent saw how it leaked
-//! or had confirmed it before. No finding opens while runtime or kubelet is down, or while the runtime's
-//! records cannot be read and no DEL was seen, or by a record that the last reading of its store does not
-//! show; an open finding stays open then.
+//! sandbox got meanwhile; an address that its store allocates to a pod, until the pod is gone; a container
+//! without a pod, as podman and nerdctl run them; an address in the store of a network that no configuration
+//! names any more (`abandoned_store`), unless the agent saw how it leaked or had confirmed it before. No
+//! finding opens while runtime or kubelet is down, or while the runtime's records cannot be read and no DEL
+//! was seen, or by a record that the last reading of its store does not show; an open finding stays open
+//! then. An address whose release waits in a queue of the plugin (`release_queued`) is confirmed once the
+//! release has waited for the grace period.
 //!
 //! If no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
 //! `unverified_release`.
@@ -30,11 +32,12 @@ use crate::{
         World,
         table::{
             attachment::{Attachment, Lease, Plugin},
+            pod::Pod,
             record::HasRecord,
         },
     },
     model::{
-        fact::{PodName, Reservation, Store},
+        fact::{Bound, PodName, Reservation, Store},
         finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
@@ -75,6 +78,7 @@ impl Rule for LeakedAddress {
                 .iter()
                 .filter(|lease| is_held_by_records_only(lease, &end) && !is_reassigned(ctx, row, lease))
                 .filter(|lease| lease.kernel.is_none() || !ctx.has_process(id))
+                .filter(|lease| !is_kept_by_pod(ctx, row, lease))
             {
                 let abandoned = is_in_abandoned_stores(ctx.abandoned, lease);
                 let is_own = abandoned.is_some() && is_leak_by_itself(ctx, row, lease);
@@ -145,6 +149,18 @@ fn sandbox_end(ctx: &DetectContext<'_>, row: &Attachment) -> Option<SandboxEnd> 
 /// address may be in use.
 fn is_held_by_records_only(lease: &Lease, end: &SandboxEnd) -> bool {
     lease.may_be_on_record() && (end.forgotten_at.is_some() || end.unsure || lease.kernel.is_none())
+}
+
+/// Whether a store allocates the address to the pod, which is on the node or on record, or is not known.
+fn is_kept_by_pod(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
+    let records = &ctx.world.records;
+    let mut of_pods = records.stores.values().filter(|(_, read)| read.store.bound == Bound::Pod);
+    if !of_pods.any(|(_, read)| lease.may_be_in(&read.store.path)) {
+        return false;
+    }
+    let is_on_record = row.pod.uid.as_ref().is_some_and(|uid| records.on_record.of_pod(uid).next().is_some());
+    let known = ctx.world.pods.find(&row.pod).and_then(|pod| ctx.world.pods.get(&pod));
+    !row.pod.names_pod() || is_on_record || known.is_some_and(Pod::is_present)
 }
 
 /// Whether the attachment can be that of a pod's sandbox. Podman, nerdctl and others attach containers to the
@@ -236,6 +252,7 @@ fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxE
     let seen = !row.plugins.is_empty();
     // A lease that was made again after the sandbox had ended leaks since then.
     let since = end.at.max(lease.since).max(if seen { row.last_at } else { Timestamp::ZERO });
+    let since = since.max(lease.queued_since.unwrap_or_default());
     let is_unsure = end.unsure || lease.is_in_doubt();
     let verdict = match end.on_record {
         Some(watched) => watched,
@@ -341,6 +358,9 @@ fn verified(
 }
 
 fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
+    if lease.queued_since.is_some() {
+        return Cause::ReleaseQueued;
+    }
     let Some(plugin) = row.plugin_of(lease) else { return Cause::StaleRecord };
     let Plugin { add, del, del_without_netns, .. } = plugin;
     // A call that was not seen may have been any call.

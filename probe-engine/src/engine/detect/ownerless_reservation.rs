@@ -33,7 +33,7 @@ pub(super) const FIRST: usize = 16;
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for (path, (read_at, read)) in &ctx.world.records.stores {
-        if read.store.kind == StoreKind::AwsIpamd || ctx.abandoned.contains_key(path) {
+        if !read.store.kind.is_directory() || ctx.abandoned.contains_key(path) {
             continue;
         }
         let key = Key::new(FindingKind::OwnerlessReservation.into(), &[path]);
@@ -148,7 +148,11 @@ impl Explain for OwnerlessReservation {
                 all.extend(self.first.iter().map(|address| release::free_ownerless_of(&self.path, *address)));
                 all
             }
-            StoreKind::Declared | StoreKind::AwsIpamd => {
+            StoreKind::Declared
+            | StoreKind::AwsIpamd
+            | StoreKind::AzureCns
+            | StoreKind::AzureVnetIpam
+            | StoreKind::AzureVnet => {
                 let Some(path) = quoted(&self.path) else { return lines(&[UNPRINTABLE]) };
                 let mut all = lines(&[
                     "# The store is the plugin's own, and so is the way to free from it. What is in the files:",

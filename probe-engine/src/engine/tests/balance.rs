@@ -7,8 +7,8 @@ use crate::{
     engine::{Engine, view::BalanceView},
     model::{
         fact::{
-            CacheFound, Fact, List, Loss, Network, NetworksRead, NodeFolders, RuntimeRead, RuntimeSandbox,
-            Store, StoreKind, StoreRead,
+            Bound, CacheFound, Fact, List, Loss, Network, NetworksRead, NodeFolders, RuntimeRead,
+            RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         finding::{Kind, UnverifiedRelease},
     },
@@ -162,6 +162,7 @@ fn a_store_that_shows_the_address_free_settles_it() {
         kind: StoreKind::HostLocal,
         path: "/var/lib/cni/networks/cloud".to_owned(),
         network: Some("cloud".to_owned()),
+        bound: Bound::Sandbox,
     };
     story.list(List::Ipam, true, |story| {
         story.listed(Fact::StoreRead(StoreRead { store, reservations: Vec::new(), complete: true }));

@@ -7,7 +7,7 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{
-            Fact, List, Mechanism, NetworksRead, NodeFolders, Origin, RuntimeKind, RuntimeRead,
+            Bound, Fact, List, Mechanism, NetworksRead, NodeFolders, Origin, RuntimeKind, RuntimeRead,
             RuntimeSandbox, SIGKILL, Signal, Store, StoreKind, StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
@@ -140,6 +140,7 @@ fn read(complete: bool) -> StoreRead {
             kind: StoreKind::HostLocal,
             path: "/var/lib/cni/networks/podnet".to_owned(),
             network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
         },
         reservations: Vec::new(),
         complete,

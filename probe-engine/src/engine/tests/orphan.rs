@@ -8,8 +8,8 @@ use super::{
 };
 use crate::model::{
     fact::{
-        Fact, Holder, List, Loss, Mechanism, Origin, Reservation, Role, RuntimeKind, RuntimeRead,
-        RuntimeSandbox, Signal, Store, StoreKind, StoreRead,
+        Bound, Fact, Holder, List, Loss, Mechanism, Origin, Reservation, ReservationState, Role, RuntimeKind,
+        RuntimeRead, RuntimeSandbox, Signal, Store, StoreKind, StoreRead,
     },
     id::NetnsKey,
     time::Timestamp,
@@ -232,9 +232,16 @@ fn store() -> StoreRead {
         holder: Some(Holder { container: id('a'), ifname: "eth0".to_owned() }),
         since: Timestamp::ZERO,
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     StoreRead {
-        store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+        store: Store {
+            kind: StoreKind::HostLocal,
+            path,
+            network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
+        },
         reservations: vec![held],
         complete: true,
     }

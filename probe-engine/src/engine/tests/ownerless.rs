@@ -6,7 +6,10 @@ use super::story::{CONTAINERD, DAEMON, Story, ms, run::check_lines};
 use crate::{
     engine::Engine,
     model::{
-        fact::{Fact, Holder, List, Reservation, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead},
+        fact::{
+            Bound, Fact, Holder, List, Reservation, ReservationState, RuntimeRead, RuntimeSandbox, Store,
+            StoreKind, StoreRead,
+        },
         finding::{Kind, OwnerlessReservation},
         id::ContainerId,
     },
@@ -31,9 +34,11 @@ fn read(story: &mut Story, at: u64, kind: StoreKind, empty: &[(u8, u64)], comple
         holder: None,
         since: ms(*since),
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
-    let store = Store { kind, path, network: Some("podnet".to_owned()) };
+    let store = Store { kind, path, network: Some("podnet".to_owned()), bound: Bound::Sandbox };
     let reservations = empty.iter().map(reservation).collect();
     story.at(at).list(List::Ipam, complete, |story| {
         story.listed(Fact::StoreRead(StoreRead { store, reservations, complete }));
@@ -109,11 +114,19 @@ fn an_address_that_is_reserved_by_hand_is_not_reported() {
         let mut story = node();
         for at in [10 * SECOND, 3 * MINUTE] {
             let address = [10, 1, 0, 8].into();
-            let it = Reservation { address, holder: None, since: ms(5 * SECOND), in_words };
+            let it = Reservation {
+                address,
+                holder: None,
+                since: ms(5 * SECOND),
+                in_words,
+                pod: None,
+                state: ReservationState::Held,
+            };
             let store = Store {
                 kind: StoreKind::HostLocal,
                 path: "/var/lib/cni/networks/podnet".to_owned(),
                 network: Some("podnet".to_owned()),
+                bound: Bound::Sandbox,
             };
             story.at(at).list(List::Ipam, true, |story| {
                 story.listed(Fact::StoreRead(StoreRead { store, reservations: vec![it], complete: true }));
@@ -132,6 +145,8 @@ fn what_names_no_sandbox_is_not_judged_and_not_forgotten() {
         holder: holder.map(|name| Holder { container: id(name), ifname: "eth0".to_owned() }),
         since: ms(SECOND),
         in_words,
+        pod: None,
+        state: ReservationState::Held,
     };
     let of_sandbox = "a".repeat(64);
     let reservations = vec![
@@ -142,7 +157,8 @@ fn what_names_no_sandbox_is_not_judged_and_not_forgotten() {
         held(6, None, false),
     ];
     let path = "/var/lib/cni/networks/podnet".to_owned();
-    let store = Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) };
+    let store =
+        Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()), bound: Bound::Sandbox };
     let mut story = node();
     story.at(10 * SECOND).list(List::Runtimes, true, |story| {
         let sandboxes = vec![RuntimeSandbox { id: id("on-record"), pod: None }];

@@ -7,8 +7,8 @@ use crate::{
     engine::{Engine, world::CheckpointEntry},
     model::{
         fact::{
-            CacheFound, Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation,
-            RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
+            Bound, CacheFound, Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation,
+            ReservationState, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         id::{ContainerId, NetnsKey, Subnet},
         time::Timestamp,
@@ -70,12 +70,19 @@ fn store(story: &mut Story, shown: &[u8], torn: &[u8], complete: bool) {
         holder,
         since: Timestamp(1),
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     let holder = |n: &u8| Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() });
     let held = shown.iter().map(|n| reservation(n, holder(n)));
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let read = StoreRead {
-        store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+        store: Store {
+            kind: StoreKind::HostLocal,
+            path,
+            network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
+        },
         reservations: held.chain(torn.iter().map(|n| reservation(n, None))).collect(),
         complete,
     };

@@ -8,8 +8,8 @@ use crate::{
     model::{
         change::Finding,
         fact::{
-            Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation, RuntimeRead,
-            RuntimeSandbox, Store, StoreKind, StoreRead,
+            Bound, Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation,
+            ReservationState, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         finding::{Kind, PoolExhaustion, Severity},
         id::{ContainerId, NetnsKey, Subnet},
@@ -77,10 +77,17 @@ fn records_since(story: &mut Story, at: u64, store: &[u8], runtime: &[u8], since
         holder: Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() }),
         since,
         in_words: false,
+        pod: None,
+        state: ReservationState::Held,
     };
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let read = StoreRead {
-        store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+        store: Store {
+            kind: StoreKind::HostLocal,
+            path,
+            network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
+        },
         reservations: store.iter().map(held).collect(),
         complete: true,
     };
@@ -285,10 +292,17 @@ fn each_address_of_one_sandbox_leaks() {
             holder: Some(Holder { container: sandbox(2), ifname: "eth0".to_owned() }),
             since: Timestamp::ZERO,
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         };
         let path = "/var/lib/cni/networks/podnet".to_owned();
         let read = StoreRead {
-            store: Store { kind: StoreKind::HostLocal, path, network: Some("podnet".to_owned()) },
+            store: Store {
+                kind: StoreKind::HostLocal,
+                path,
+                network: Some("podnet".to_owned()),
+                bound: Bound::Sandbox,
+            },
             reservations: (2..202).map(held).collect(),
             complete: true,
         };

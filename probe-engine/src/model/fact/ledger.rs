@@ -47,6 +47,18 @@ pub struct Store {
     pub path: String,
     /// The network that it serves, where the store says so.
     pub network: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bound: Bound,
+}
+
+/// What keeps the addresses of a store allocated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    #[default]
+    Sandbox,
+    /// The pod: the next sandbox of the pod gets the same address.
+    Pod,
 }
 
 #[derive(
@@ -74,6 +86,22 @@ pub enum StoreKind {
     AwsIpamd,
     /// A directory that the user declared: file name = address, content = container id.
     Declared,
+    /// The file in which azure-cns keeps the endpoints of all sandboxes.
+    AzureCns,
+    /// The file of the IPAM plugin azure-vnet-ipam.
+    AzureVnetIpam,
+    /// The file in which the plugin azure-vnet keeps its endpoints.
+    AzureVnet,
+}
+
+impl StoreKind {
+    /// Whether the store is a directory with a file for each address.
+    pub(crate) fn is_directory(self) -> bool {
+        match self {
+            Self::HostLocal | Self::Declared => true,
+            Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet => false,
+        }
+    }
 }
 
 /// One address that a store counts as allocated.
@@ -87,6 +115,29 @@ pub struct Reservation {
     /// The record has other text in place of a holder: somebody reserved the address by hand.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_words: bool,
+    /// The pod, if the record names it beside the holder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Box<PodName>>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state: ReservationState,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReservationState {
+    #[default]
+    Held,
+    /// DEL has succeeded without freeing the address: a daemon of the plugin has yet to do it.
+    Queued { since: Timestamp },
+}
+
+impl Reservation {
+    pub(crate) fn queued_since(&self) -> Option<Timestamp> {
+        match self.state {
+            ReservationState::Held => None,
+            ReservationState::Queued { since } => Some(since),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -81,6 +81,8 @@ closed_set! {
         /// The runtime ended after it had asked for the address and before it had the sandbox on record: it
         /// will never call DEL.
         RuntimeEnded,
+        /// DEL reported success and left the release to a daemon of the plugin, which has not done it.
+        ReleaseQueued,
         /// A store names a sandbox that no runtime knows; how that came about was not seen.
         StaleRecord,
     }

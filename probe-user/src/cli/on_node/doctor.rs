@@ -1,5 +1,6 @@
 //! `sandprobe doctor`: what can be seen on this node, how, and what to change to see more.
 
+mod addresses;
 mod agent;
 mod cost;
 mod netns;
@@ -80,6 +81,7 @@ fn examine(host_root: &Path, pin_dir: Option<&Path>) -> Report {
             Err(error) => checks.push(Check::cannot("cgroup", format!("{error:#}"))),
             Ok(place) => {
                 checks.push(node::cgroup(&place.layout, &place.hierarchy));
+                checks.push(addresses::check(&place));
                 let before = cost::of_a_system_call();
                 match hooks(&place, host_root, pin_dir) {
                     Err(error) => checks.push(Check::cannot("hooks", format!("{error:#}"))),

@@ -29,7 +29,7 @@ use crate::{
     engine::{Call, Engine},
     model::{
         change::{ChangeKind, Output},
-        fact::{Fact, Loss, Observation, Origin, Store, StoreKind, StoreRead},
+        fact::{Bound, Fact, Loss, Observation, Origin, Store, StoreKind, StoreRead},
         time::Timestamp,
     },
     recording::{Reader, history::History},
@@ -92,7 +92,7 @@ impl Bench {
     fn with_many_findings() -> Self {
         let unread = |n: u32| {
             let path = format!("/{n}/{}", "x".repeat(1000));
-            let store = Store { kind: StoreKind::Declared, path, network: None };
+            let store = Store { kind: StoreKind::Declared, path, network: None, bound: Bound::Sandbox };
             Fact::StoreRead(StoreRead { store, reservations: Vec::new(), complete: false })
         };
         Self::told("exec", Some("raw tracepoint"), (0..1000).map(unread).collect())

@@ -5,11 +5,14 @@
 //! **Invariant:** a store that exists and cannot be read is reported as incomplete.
 
 mod aws_ipamd;
+mod azure;
 mod declared;
 mod directory;
 mod host_local;
 
 pub use declared::Declared;
+
+use std::slice;
 
 use super::{
     Listing, Node,
@@ -18,7 +21,7 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Holder, List},
+        fact::{Holder, List, Network},
         id::ContainerId,
     },
     source::host::memo::Memo,
@@ -44,6 +47,7 @@ struct Given<'a> {
 pub(super) struct Memory {
     host_local: Memo<Reserved>,
     aws_ipamd: Memo<aws_ipamd::Read>,
+    azure: azure::Remembered,
     declared: Memo<Reserved>,
 }
 
@@ -51,14 +55,40 @@ impl Memory {
     pub(super) fn begin(&mut self, wall_ns: i64) {
         self.host_local.begin(wall_ns);
         self.aws_ipamd.begin(wall_ns);
+        self.azure.begin(wall_ns);
         self.declared.begin(wall_ns);
     }
 }
 
-const KINDS: [&dyn Kind; 3] = [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &declared::Stores];
+const KINDS: [&dyn Kind; 4] =
+    [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &azure::Azure, &declared::Stores];
+
+/// Plugins that keep the addresses of pods in no file that is read, and where they keep them.
+const ELSEWHERE: [(&str, &str); 8] = [
+    ("calico-ipam", "at the API server (ipamblocks, ipamhandles)"),
+    ("whereabouts", "at the API server (ippools)"),
+    ("kube-ovn", "at the API server (ips)"),
+    ("spiderpool", "at the API server (spiderippools)"),
+    ("ovn-k8s-cni-overlay", "in the annotations of pods, and frees each with its pod"),
+    ("cilium-cni", "in the files and in the memory of Cilium's agent"),
+    ("terway", "in a file that its daemon has locked"),
+    ("cnivpc", "in a file that its daemon has locked"),
+];
 
 /// The longest name of an interface (`IFNAMSIZ` without the NUL).
 const MAX_IFNAME_BYTES: usize = 15;
+
+/// Returns the first configured plugin of which it is known that it keeps its addresses elsewhere, and where.
+pub(crate) fn elsewhere(networks: &[Network]) -> Option<(&'static str, &'static str)> {
+    for network in networks {
+        let plugins = network.ipam.as_ref().map_or(network.plugins.as_slice(), slice::from_ref);
+        let known = ELSEWHERE.iter().find(|(name, _)| plugins.iter().any(|plugin| plugin == name));
+        if known.is_some() {
+            return known.copied();
+        }
+    }
+    None
+}
 
 /// Lists the configured networks, then the stores.
 pub(super) fn list<'a>(

@@ -4,7 +4,7 @@ use probe_user::source::backfill;
 
 pub fn seeds() -> Vec<Vec<u8>> {
     super::frozen::seeds(|path| {
-        ["var/lib/cni/networks/", "run/aws-node/", "var/run", "etc/cni/"]
+        ["var/lib/cni/networks/", "run/aws-node/", "run/azure-cns/", "var/run", "etc/cni/"]
             .iter()
             .any(|begin| path.starts_with(begin))
             || path.contains("/net.d/")

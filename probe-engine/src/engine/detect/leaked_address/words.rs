@@ -11,7 +11,7 @@ use crate::{
     },
     words::{
         escape::escaped,
-        release::{Functions, functions, release, restart_ipamd},
+        release::{Functions, del_again, del_again_for, functions, release, restart_cns, restart_ipamd},
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
@@ -24,14 +24,16 @@ impl Explain for LeakedAddress {
             Cause::DelFailed => "DEL failed each time",
             Cause::AddFailed => "the ADD failed and no DEL was called",
             Cause::RuntimeEnded => "the runtime ended before it had the sandbox on record",
+            Cause::ReleaseQueued => "the release waits in the plugin's queue",
             Cause::StaleRecord => "the IPAM store names a sandbox that no runtime knows",
         };
         let network =
             self.network.as_deref().map(|name| format!(" of {}", escaped(name))).unwrap_or_default();
+        let state = if self.cause == Cause::ReleaseQueued { "not freed yet" } else { "leaked" };
         match &self.many {
-            None => format!("{}{network} leaked: {why}", self.address),
+            None => format!("{}{network} {state}: {why}", self.address),
             Some(many) => {
-                format!("{} addresses{network} leaked, from {} on: {why}", many.count, self.address)
+                format!("{} addresses{network} {state}, from {} on: {why}", many.count, self.address)
             }
         }
     }
@@ -57,6 +59,11 @@ impl Explain for LeakedAddress {
             Cause::RuntimeEnded => {
                 "The runtime ended after the plugin had given out the address and before it had the sandbox on \
                  record. The runtime that runs now does not know the sandbox, and will never call DEL for it."
+            }
+            Cause::ReleaseQueued => {
+                "DEL could not reach the plugin's daemon. It wrote the sandbox into a queue of that daemon and reported \
+                 success. The daemon frees the address when it works through its queue, which it has not done in time: it is \
+                 down, or it looks into the queue only at its start."
             }
             Cause::StaleRecord => {
                 "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
@@ -88,6 +95,14 @@ impl Explain for LeakedAddress {
                     all.push(release(&store.path, self.address, sandbox));
                 }
                 StoreKind::AwsIpamd => all.extend(restart_ipamd()),
+                StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
+                    if self.cause == Cause::ReleaseQueued {
+                        all.extend(restart_cns());
+                    } else {
+                        all.extend(del_again(runtimes));
+                        all.push(del_again_for(self.address, sandbox, &self.ifname, None));
+                    }
+                }
                 StoreKind::Declared => {
                     all.push(
                         "# Free the address with the plugin's own tool: sandprobe does not know this store. The record is:"

@@ -16,8 +16,8 @@ use crate::{
     },
     model::{
         fact::{
-            CacheFound, Fact, Holder, List, Observation, Origin, RecordsDiff, Reservation, RuntimeRead,
-            RuntimeSandbox, Store, StoreKind, StoreRead,
+            Bound, CacheFound, Fact, Holder, List, Observation, Origin, RecordsDiff, Reservation,
+            ReservationState, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
         },
         id::{ContainerId, Subnet},
         time::Timestamp,
@@ -118,12 +118,15 @@ impl Reading {
                 }),
                 since: ms(1),
                 in_words: false,
+                pod: None,
+                state: ReservationState::Held,
             };
             Some(Fact::StoreRead(StoreRead {
                 store: Store {
                     kind: StoreKind::HostLocal,
                     path: format!("/var/lib/cni/networks/net{number}"),
                     network: Some("net".to_owned()),
+                    bound: Bound::Sandbox,
                 },
                 reservations: reservations.iter().map(reservation).collect(),
                 complete: *complete,

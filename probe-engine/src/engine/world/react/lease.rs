@@ -113,11 +113,15 @@ fn leases_named(world: &mut World, ctx: EventContext, read: &StoreRead) -> Named
         if let Some(network) = &read.store.network {
             row.learn_network(network, false);
         }
+        if let Some(pod) = &it.pod {
+            row.pod.learn(pod);
+        }
         let lease = row.lease(it.address, it.since, None);
         if lease.stored && !lease.is_vouched() {
             // It was given back, and is given again.
             lease.since = it.since;
         }
+        lease.queued_since = it.queued_since();
         lease.shown_in(path);
         named.leases.insert((key, it.address));
     }

@@ -14,7 +14,7 @@ use crate::{
     model::{
         change::Finding,
         fact::{Pool, StoreKind, StoreRead},
-        finding::{Kind, Stage},
+        finding::{Cause, Kind, Stage},
         id::ContainerId,
         time::Timestamp,
     },
@@ -369,11 +369,9 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
                 )),
                 None => as_called(release::free_ownerless_of(path, it.address)),
             })),
-            StoreKind::AwsIpamd => {
-                for line in restart_ipamd() {
-                    // kubectl may be on another machine, and does not fail if no pod is there.
-                    lines.push(if line.starts_with('#') { line } else { as_called(format!("# {line}")) });
-                }
+            StoreKind::AwsIpamd => lines.extend(elsewhere(restart_ipamd(), as_called)),
+            StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
+                lines.extend(of_azure(leaks, as_called));
             }
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
@@ -387,13 +385,46 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
     lines
 }
 
+/// Makes commands for kubectl comments: it may be on another machine, and does not fail if no pod is there.
+fn elsewhere(commands: Vec<String>, as_called: fn(String) -> String) -> Vec<String> {
+    let mut lines = Vec::new();
+    for line in commands {
+        lines.push(if line.starts_with('#') { line } else { as_called(format!("# {line}")) });
+    }
+    lines
+}
+
+/// Returns the commands for leaks in a file of Azure CNI.
+fn of_azure(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String> {
+    let (queued, held): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) =
+        leaks.iter().partition(|it| it.cause == Cause::ReleaseQueued.into_str());
+    let mut lines = Vec::new();
+    if !queued.is_empty() {
+        lines.extend(elsewhere(release::restart_cns(), as_called));
+    }
+    if let Some(first) = held.first() {
+        lines.extend(release::del_again(&first.finding.runtimes));
+    }
+    for leak in held {
+        let Kind::LeakedAddress(it) = &leak.finding.kind else { continue };
+        let pod = leak.finding.pod.as_ref().and_then(|it| it.namespace.as_deref().zip(it.name.as_deref()));
+        let Some(sandbox) = leak.sandbox else { continue };
+        lines.push(as_called(if pod.is_some() {
+            release::del_again_for(leak.address, sandbox, &it.ifname, pod)
+        } else {
+            format!("# {} of {sandbox}: the file does not name its pod, which DEL needs", leak.address)
+        }));
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
 
     use super::{Finding, Leak, Stage, Timestamp, lost};
     use crate::model::{
-        fact::{Holder, NodeFolders, Reservation, Store, StoreKind, StoreRead},
+        fact::{Bound, Holder, NodeFolders, Reservation, ReservationState, Store, StoreKind, StoreRead},
         finding::{Cause, Key, Kind, LeakedAddress, Severity, StoreRef},
         id::ContainerId,
     };
@@ -408,8 +439,11 @@ mod tests {
             holder: Some(Holder { container: container.clone(), ifname: "eth0".to_owned() }),
             since: Timestamp::ZERO,
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         };
-        let store = Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None };
+        let store =
+            Store { kind: StoreKind::HostLocal, path: path.to_owned(), network: None, bound: Bound::Sandbox };
         let stores = vec![StoreRef { kind: store.kind, path: store.path.clone() }];
         let read = StoreRead {
             store,

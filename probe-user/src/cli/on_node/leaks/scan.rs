@@ -170,11 +170,17 @@ impl ScanResult {
             return Some(self.unread(List::Ipam, what));
         }
         if self.stores.is_empty() {
+            if let Some((plugin, place)) = backfill::store::elsewhere(&self.networks) {
+                return Some(format!(
+                    "cannot look: {plugin} keeps its addresses {place}, which sandprobe does not read; ask the \
+                     plugin's own tool which addresses it holds for pods of this node"
+                ));
+            }
             let first = self.skipped.first.as_deref();
             let first = first.map(|(path, why)| format!("; first {}: {why}", path.display()));
             return Some(format!(
                 "cannot look: no IPAM store was found, neither host-local's (/var/lib/cni/networks, or where \
-                 /etc/cni/net.d says) nor ipamd's; name the plugin's own with --ipam-store DIR{}",
+                 /etc/cni/net.d says) nor ipamd's nor Azure CNI's; name the plugin's own with --ipam-store DIR{}",
                 first.unwrap_or_default()
             ));
         }

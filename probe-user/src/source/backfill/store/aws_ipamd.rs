@@ -11,7 +11,7 @@ use super::{
     Given, Kind, Memory, holder,
 };
 use crate::{
-    model::fact::{Fact, Reservation, Store, StoreKind, StoreRead},
+    model::fact::{Bound, Fact, Reservation, ReservationState, Store, StoreKind, StoreRead},
     source::host::{FILE, ReadError},
 };
 
@@ -56,7 +56,7 @@ impl Kind for AwsIpamd {
             let complete = read.as_ref().is_some_and(|read| read.is_whole);
             let (network, reservations) =
                 read.map_or_else(Default::default, |it| (it.network, it.reservations));
-            let store = Store { kind: StoreKind::AwsIpamd, path, network };
+            let store = Store { kind: StoreKind::AwsIpamd, path, network, bound: Bound::Sandbox };
             list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
             return;
         }
@@ -101,6 +101,8 @@ impl Allocation {
             holder: holder(&self.container_id, ifname),
             since: node.boot_time(self.allocation_timestamp),
             in_words: false,
+            pod: None,
+            state: ReservationState::Held,
         })
     }
 }

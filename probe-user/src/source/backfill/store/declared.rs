@@ -9,7 +9,7 @@ use super::{
     Given, Kind, Memory, directory, holder,
 };
 use crate::{
-    model::fact::{Holder, Store, StoreKind},
+    model::fact::{Bound, Holder, Store, StoreKind},
     source::host::{HostRoot, ReadError},
 };
 
@@ -47,7 +47,8 @@ impl Kind for Stores {
         let Given { node, daemons, networks: _ } = given;
         for Declared { dir, network } in node.stores {
             let path = dir.display().to_string();
-            let store = Store { kind: StoreKind::Declared, path, network: network.clone() };
+            let store =
+                Store { kind: StoreKind::Declared, path, network: network.clone(), bound: Bound::Sandbox };
             let folder = daemon::folder(node.root, daemons, dir);
             directory::report(node, list, store, folder, &mut memory.declared, parse);
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::super::{Listing, Node};
 use crate::{
     model::{
-        fact::{Fact, Holder, Reservation, Store, StoreRead},
+        fact::{Fact, Holder, Reservation, ReservationState, Store, StoreRead},
         time::Timestamp,
     },
     source::host::{
@@ -106,13 +106,20 @@ fn one(
             list.set_aside(path, why);
             let since =
                 folder.edition(name).map_or(Timestamp::ZERO, |it| node.boot_time(it.written_wall_ns()));
-            Some(Reservation { address, holder: None, since, in_words: false })
+            Some(Reservation {
+                address,
+                holder: None,
+                since,
+                in_words: false,
+                pod: None,
+                state: ReservationState::Held,
+            })
         }
         Ok(Reserved { holder, since, in_words }) => {
             if holder.is_none() && !in_words {
                 list.set_aside(path, ReadError::Malformed);
             }
-            Some(Reservation { address, holder, since, in_words })
+            Some(Reservation { address, holder, since, in_words, pod: None, state: ReservationState::Held })
         }
     })
 }
@@ -147,7 +154,7 @@ mod tests {
 
     use super::{Fact, Listing, Memo, Node, ReadError, Store, StoreRead, Timestamp, has_words, report};
     use crate::{
-        model::fact::{List, StoreKind},
+        model::fact::{Bound, List, StoreKind},
         source::{
             host::{HostRoot, skipped::Skipped},
             node::cgroup::Hierarchy,
@@ -161,7 +168,8 @@ mod tests {
         let clock = || Timestamp(1);
         let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
         let mut list = Listing::begin(List::Ipam, node);
-        let store = Store { kind: StoreKind::HostLocal, path: "/".to_owned(), network: None };
+        let store =
+            Store { kind: StoreKind::HostLocal, path: "/".to_owned(), network: None, bound: Bound::Sandbox };
         report(node, &mut list, store, host.folder("/"), &mut Memo::default(), |_| None);
         let (told, skipped) = list.end();
         let read = told.into_iter().find_map(|it| match it.fact {

@@ -8,49 +8,39 @@ use std::path::Path;
 use probe_common::runtime::HOST_LOCAL;
 
 use super::{
-    super::{Listing, network::Configured, runtime::daemon},
-    Given, Kind, Memory, directory, holder,
+    super::{Listing, Node, network::Configured, runtime::daemon},
+    Given, Kind, Memory,
+    directory::{self, Reserved},
+    holder,
 };
 use crate::{
-    model::fact::{Fact, Holder, Store, StoreKind, StoreRead},
-    source::host::{ENTRIES, ReadError},
+    model::fact::{Bound, Fact, Holder, Store, StoreKind, StoreRead},
+    source::host::{ENTRIES, ReadError, memo::Memo},
 };
+
+/// The folders of networks that no configuration has to name, each by its names: host-local's default, and
+/// the folder of the node that Antrea's agent has in its place. `/var/run` may be no link on a copy of files.
+const FOLDERS: [&[&str]; 2] = [&[HOST_LOCAL], &["/var/run/antrea/cni/networks", "/run/antrea/cni/networks"]];
 
 pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
-    /// Reports the stores in the usual place, then those that networks keep elsewhere.
+    /// Reports the stores in the usual places, then those that networks keep elsewhere.
     fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         let Given { node, daemons, networks } = given;
         let memo = &mut memory.host_local;
-        let at = list.now();
-        let usual = node.root.folder(HOST_LOCAL).and_then(|folder| Ok((folder.entries()?, folder)));
-        match usual {
-            Ok((entries, folder)) => {
-                for entry in &entries.entries {
-                    let store = store(HOST_LOCAL.as_ref(), &entry.name);
-                    directory::report(node, list, store, folder.folder(&entry.name), memo, parse);
+        for names in FOLDERS {
+            for folder in names {
+                if report_folder(node, folder, memo, list) {
+                    break;
                 }
-                // A network's name comes from a configuration in JSON, which is UTF-8.
-                for name in entries.not_utf8 {
-                    list.set_aside(Path::new(HOST_LOCAL).join(name), ReadError::NotUtf8);
-                }
-                if entries.left_out > 0 {
-                    list.skip(HOST_LOCAL, ReadError::TooMany(ENTRIES));
-                }
-            }
-            Err(ReadError::Absent) => {}
-            Err(why) => {
-                list.skip(HOST_LOCAL, why);
-                let store = Store { kind: StoreKind::HostLocal, path: HOST_LOCAL.to_owned(), network: None };
-                let read = StoreRead { store, reservations: Vec::new(), complete: false };
-                list.found(at, Fact::StoreRead(read));
             }
         }
         for Configured { network, data_dir } in networks {
-            let Some(data_dir) = data_dir.as_deref().filter(|dir| *dir != Path::new(HOST_LOCAL)) else {
+            let Some(data_dir) = data_dir.as_deref() else { continue };
+            if FOLDERS.iter().flat_map(|names| *names).any(|folder| data_dir == Path::new(folder)) {
                 continue;
-            };
+            }
             let store = store(data_dir, &network.name);
             let folder = daemon::folder(node.root, daemons, &data_dir.join(&network.name));
             directory::report(node, list, store, folder, memo, parse);
@@ -58,9 +48,37 @@ impl Kind for HostLocal {
     }
 }
 
+/// Reports the stores in a folder of networks; `false` if there is no such folder.
+fn report_folder(node: Node<'_>, place: &str, memo: &mut Memo<Reserved>, list: &mut Listing<'_>) -> bool {
+    let at = list.now();
+    match node.root.folder(place).and_then(|folder| Ok((folder.entries()?, folder))) {
+        Ok((entries, folder)) => {
+            for entry in &entries.entries {
+                let store = store(place.as_ref(), &entry.name);
+                directory::report(node, list, store, folder.folder(&entry.name), memo, parse);
+            }
+            // A network's name comes from a configuration in JSON, which is UTF-8.
+            for name in entries.not_utf8 {
+                list.set_aside(Path::new(place).join(name), ReadError::NotUtf8);
+            }
+            if entries.left_out > 0 {
+                list.skip(place, ReadError::TooMany(ENTRIES));
+            }
+        }
+        Err(ReadError::Absent) => return false,
+        Err(why) => {
+            list.skip(place, why);
+            let store = Store { network: None, path: place.to_owned(), ..store(Path::new(place), "") };
+            let read = StoreRead { store, reservations: Vec::new(), complete: false };
+            list.found(at, Fact::StoreRead(read));
+        }
+    }
+    true
+}
+
 fn store(data_dir: &Path, network: &str) -> Store {
     let path = data_dir.join(network).display().to_string();
-    Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()) }
+    Store { kind: StoreKind::HostLocal, path, network: Some(network.to_owned()), bound: Bound::Sandbox }
 }
 
 /// Parses `ID\r\nIFNAME`. Files of older versions have no interface. A file that ends within the id is cut

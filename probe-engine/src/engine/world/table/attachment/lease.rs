@@ -33,6 +33,9 @@ pub(crate) struct Lease {
     pub(crate) doubts: Vec<Doubt>,
     /// A store once named the address. If the store no longer names it, the address was given back.
     pub(crate) stored: bool,
+    /// Since when the address has waited for a daemon of its plugin to free it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queued_since: Option<Timestamp>,
 }
 
 /// A store that named an address before. Its last reading was not whole and did not show the address, or it
@@ -131,6 +134,7 @@ impl Attachment {
                 stores: Vec::new(),
                 doubts: Vec::new(),
                 stored: false,
+                queued_since: None,
             });
             if let Some(wrong) = &mut self.wrong_del {
                 wrong.address_given(address);
@@ -150,10 +154,12 @@ impl Attachment {
     /// Whether this reading of a reservation has nothing new.
     pub(crate) fn is_stored_already(&self, read: &StoreRead, it: &Reservation) -> bool {
         (read.store.network.is_none() || self.network.is_some() && !self.inferred)
+            && it.pod.as_ref().is_none_or(|pod| self.names(pod))
             && self.leases.iter().any(|lease| {
                 lease.address == it.address
                     && lease.stored
                     && lease.since <= it.since
+                    && lease.queued_since == it.queued_since()
                     && lease.stores.contains(&read.store.path)
             })
     }

@@ -1,0 +1,368 @@
+//! Reads the state files of Azure CNI, and its queue of releases.
+//!
+//! Which file has the allocations depends on how the plugin is set up. All are in `/var/run`, which a reboot
+//! empties, and are replaced as a whole, so a file that is cut off is damaged. None has times: an allocation
+//! is as old as the file in which it was first seen.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::IpAddr,
+};
+
+use serde::Deserialize;
+
+use super::{
+    super::{Listing, network::Configured},
+    Given, Kind, Memory, holder,
+};
+use crate::{
+    model::{
+        fact::{Bound, Fact, Holder, PodName, Reservation, ReservationState, Store, StoreKind, StoreRead},
+        id::ContainerId,
+    },
+    source::host::{ENTRIES, Entries, FILE, ReadError, memo::Memo},
+};
+
+/// Where `/var/run` may be: it may be no link to `/run` on a copy of a node's files.
+const RUN: [&str; 2] = ["/var/run", "/run"];
+/// The files that azure-vnet writes in place of a release while azure-cns does not answer: each is named by
+/// the container's id.
+const QUEUE: &str = "azure-vnet/deleteIDs";
+
+/// The files, the one that decides first: azure-cns may keep what azure-vnet leaves in a file of its own.
+const FILES: [File; 3] = [
+    File { kind: StoreKind::AzureCns, path: "azure-cns", name: "azure-endpoints.json", parse: endpoints },
+    File { kind: StoreKind::AzureVnetIpam, path: "", name: "azure-vnet-ipam.json", parse: ipam },
+    File { kind: StoreKind::AzureVnet, path: "", name: "azure-vnet.json", parse: vnet },
+];
+
+struct File {
+    kind: StoreKind,
+    /// The folder below `/var/run`.
+    path: &'static str,
+    name: &'static str,
+    parse: fn(&[u8]) -> Option<Vec<Allocation>>,
+}
+
+/// An allocation of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Allocation {
+    /// `None`: it cannot be parsed.
+    address: Option<IpAddr>,
+    holder: Option<Holder>,
+    pod: Option<Box<PodName>>,
+}
+
+/// The contents of a file.
+#[derive(Clone, Debug)]
+struct Contents {
+    allocations: Vec<Allocation>,
+    /// When the file was written: wall clock, ns since the epoch, as below.
+    written: i64,
+}
+
+/// What is remembered of the last readings.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    files: Memo<Contents>,
+    /// The allocations of the last reading, and when each came.
+    came: BTreeMap<(IpAddr, Option<ContainerId>), (i64, Allocation)>,
+}
+
+impl Remembered {
+    pub(super) fn begin(&mut self, wall_ns: i64) {
+        self.files.begin(wall_ns);
+    }
+}
+
+pub(super) struct Azure;
+
+impl Kind for Azure {
+    fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
+        for file in &FILES {
+            for run in RUN {
+                let at = list.now();
+                let folder = format!("{run}/{}", file.path);
+                let path = format!("{}/{}", folder.trim_end_matches('/'), file.name);
+                let read = given.node.root.folder(&folder).and_then(|folder| {
+                    memory.azure.files.of(&folder).read(file.name, FILE, |bytes, written| {
+                        Some(Contents { allocations: (file.parse)(bytes)?, written })
+                    })
+                });
+                if matches!(read, Err(ReadError::Absent)) {
+                    continue;
+                }
+                let contents = list.take(&path, read);
+                let (queue, is_queue_whole) = read_queue(given, list, run);
+                let mut complete = contents.is_some() && is_queue_whole;
+                let mut reservations = Vec::new();
+                if let Some(contents) = contents {
+                    let all = reservations_of(given, &mut memory.azure, contents, &queue);
+                    if all.iter().any(Option::is_none) {
+                        list.skip(&path, ReadError::Malformed);
+                        complete = false;
+                    }
+                    reservations = all.into_iter().flatten().collect();
+                }
+                let network = network(given.networks);
+                let store = Store { kind: file.kind, path, network, bound: Bound::Sandbox };
+                list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
+                return;
+            }
+        }
+    }
+}
+
+/// Returns the containers whose release waits, and since when; then whether all of them were read.
+fn read_queue(given: Given<'_>, list: &mut Listing<'_>, run: &str) -> (BTreeMap<ContainerId, i64>, bool) {
+    let mut queue = BTreeMap::new();
+    let path = format!("{run}/{QUEUE}");
+    let folder = given.node.root.folder(&path).and_then(|folder| Ok((folder.entries()?, folder)));
+    let (Entries { entries, not_utf8, left_out }, folder) = match folder {
+        Ok(read) => read,
+        Err(ReadError::Absent) => return (queue, true),
+        Err(why) => {
+            list.skip(path, why);
+            return (queue, false);
+        }
+    };
+    let mut is_whole = left_out == 0;
+    if !is_whole {
+        list.skip(&path, ReadError::TooMany(ENTRIES));
+    }
+    for entry in entries {
+        let Some(id) = ContainerId::parse(&entry.name) else {
+            list.set_aside(folder.path().join(&entry.name), ReadError::Malformed);
+            continue;
+        };
+        match folder.edition(&entry.name) {
+            Ok(edition) => _ = queue.insert(id, edition.written_wall_ns()),
+            // It was released since the folder was read.
+            Err(ReadError::Absent) => {}
+            Err(why) => {
+                list.skip(folder.path().join(&entry.name), why);
+                is_whole = false;
+            }
+        }
+    }
+    for name in not_utf8 {
+        list.set_aside(folder.path().join(name), ReadError::NotUtf8);
+    }
+    (queue, is_whole)
+}
+
+/// Returns the reservations of a file; `None` for each that has no valid address. azure-vnet drops an
+/// endpoint from its file when it writes the release into the queue, so such an endpoint of the last reading
+/// counts on.
+fn reservations_of(
+    given: Given<'_>,
+    memory: &mut Remembered,
+    contents: Contents,
+    queue: &BTreeMap<ContainerId, i64>,
+) -> Vec<Option<Reservation>> {
+    let mut came = BTreeMap::new();
+    let mut unread = Vec::new();
+    for allocation in contents.allocations {
+        match allocation.address {
+            Some(address) => {
+                let key = (address, allocation.holder.as_ref().map(|holder| holder.container.clone()));
+                let since = memory.came.get(&key).map_or(contents.written, |(since, _)| *since);
+                came.insert(key, (since, allocation));
+            }
+            None => unread.push(None),
+        }
+    }
+    let addresses: BTreeSet<IpAddr> = came.keys().map(|(address, _)| *address).collect();
+    for (key, kept) in &memory.came {
+        let is_queued = key.1.as_ref().is_some_and(|id| queue.contains_key(id));
+        if is_queued && !addresses.contains(&key.0) {
+            came.insert(key.clone(), kept.clone());
+        }
+    }
+    memory.came = came;
+    let all = memory.came.iter().map(|((address, container), (since, it))| {
+        let queued = container.as_ref().and_then(|id| queue.get(id));
+        Some(Reservation {
+            address: *address,
+            holder: it.holder.clone(),
+            since: given.node.boot_time(*since),
+            in_words: false,
+            pod: it.pod.clone(),
+            state: queued.map_or(ReservationState::Held, |since| ReservationState::Queued {
+                since: given.node.boot_time(*since),
+            }),
+        })
+    });
+    all.chain(unread).collect()
+}
+
+/// Returns the only configured network that uses a plugin of Azure.
+fn network(networks: &[Configured]) -> Option<String> {
+    let mut own = networks.iter().map(|it| &it.network).filter(|network| {
+        network.plugins.iter().chain(&network.ipam).any(|plugin| plugin.starts_with("azure-"))
+    });
+    let first = own.next()?;
+    own.next().is_none().then(|| first.name.clone())
+}
+
+/// A map of Go, which is written as `null` if it was never made.
+type Map<T> = Option<BTreeMap<String, T>>;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Endpoints {
+    endpoints: Map<CnsEndpoint>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct CnsEndpoint {
+    #[serde(default)]
+    pod_name: String,
+    #[serde(default)]
+    pod_namespace: String,
+    #[serde(rename = "IfnameToIPMap")]
+    interfaces: Map<CnsInterface>,
+}
+
+#[derive(Deserialize)]
+struct CnsInterface {
+    #[serde(rename = "IPv4")]
+    v4: Option<Vec<Address>>,
+    #[serde(rename = "IPv6")]
+    v6: Option<Vec<Address>>,
+}
+
+#[derive(Deserialize)]
+struct Address {
+    #[serde(rename = "IP")]
+    ip: String,
+}
+
+fn endpoints(bytes: &[u8]) -> Option<Vec<Allocation>> {
+    let file: Endpoints = serde_json::from_slice(bytes).ok()?;
+    let mut found = Vec::new();
+    for (container, endpoint) in file.endpoints.unwrap_or_default() {
+        let pod = pod(&endpoint.pod_namespace, &endpoint.pod_name);
+        for (ifname, interface) in endpoint.interfaces.unwrap_or_default() {
+            let addresses = interface.v4.into_iter().chain(interface.v6).flatten();
+            found.extend(addresses.map(|address| Allocation {
+                address: address.ip.parse().ok(),
+                holder: holder(&container, &ifname),
+                pod: pod.clone(),
+            }));
+        }
+    }
+    Some(found)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Vnet {
+    network: VnetNetworks,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct VnetNetworks {
+    external_interfaces: Map<VnetInterface>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct VnetInterface {
+    networks: Map<VnetNetwork>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct VnetNetwork {
+    endpoints: Map<VnetEndpoint>,
+}
+
+#[derive(Deserialize)]
+struct VnetEndpoint {
+    #[serde(rename = "ContainerID", default)]
+    container: String,
+    #[serde(rename = "IfName", default)]
+    ifname: String,
+    #[serde(rename = "IPAddresses")]
+    addresses: Option<Vec<Address>>,
+    #[serde(rename = "PODName", default)]
+    pod: String,
+    #[serde(rename = "PODNameSpace", default)]
+    namespace: String,
+}
+
+fn vnet(bytes: &[u8]) -> Option<Vec<Allocation>> {
+    let file: Vnet = serde_json::from_slice(bytes).ok()?;
+    let interfaces = file.network.external_interfaces.unwrap_or_default();
+    let networks = interfaces.into_values().flat_map(|it| it.networks.unwrap_or_default().into_values());
+    let mut found = Vec::new();
+    for endpoint in networks.flat_map(|it| it.endpoints.unwrap_or_default().into_values()) {
+        for address in endpoint.addresses.unwrap_or_default() {
+            found.push(Allocation {
+                address: address.ip.parse().ok(),
+                holder: holder(&endpoint.container, &endpoint.ifname),
+                pod: pod(&endpoint.namespace, &endpoint.pod),
+            });
+        }
+    }
+    Some(found)
+}
+
+#[derive(Deserialize)]
+struct Ipam {
+    #[serde(rename = "IPAM")]
+    ipam: IpamSpaces,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpamSpaces {
+    address_spaces: Map<IpamSpace>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpamSpace {
+    pools: Map<IpamPool>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct IpamPool {
+    addresses: Map<IpamAddress>,
+}
+
+#[derive(Deserialize)]
+struct IpamAddress {
+    #[serde(rename = "ID", default)]
+    container: String,
+    #[serde(rename = "Addr")]
+    address: String,
+    #[serde(rename = "InUse")]
+    is_in_use: bool,
+}
+
+fn ipam(bytes: &[u8]) -> Option<Vec<Allocation>> {
+    let file: Ipam = serde_json::from_slice(bytes).ok()?;
+    let spaces = file.ipam.address_spaces.unwrap_or_default();
+    let pools = spaces.into_values().flat_map(|it| it.pools.unwrap_or_default().into_values());
+    let all = pools.flat_map(|it| it.addresses.unwrap_or_default().into_values());
+    let in_use = all.filter(|it| it.is_in_use).map(|it| Allocation {
+        address: it.address.parse().ok(),
+        holder: holder(&it.container, ""),
+        pod: None,
+    });
+    Some(in_use.collect())
+}
+
+fn pod(namespace: &str, name: &str) -> Option<Box<PodName>> {
+    (!name.is_empty() && !namespace.is_empty()).then(|| {
+        Box::new(PodName { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None })
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,238 @@
+//! The state files of Azure CNI, in the forms that its sources show.
+
+use std::{
+    fs::{self, File as StdFile},
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use proptest::prelude::*;
+
+use super::{
+    Azure, Fact, Given, Kind as _, Listing, Memory, Reservation, ReservationState, StoreKind, StoreRead,
+    endpoints, ipam, vnet,
+};
+use crate::{
+    model::{fact::List, time::Timestamp},
+    source::{
+        backfill::Node,
+        host::{HostRoot, ReadError, skipped::Skipped},
+        node::cgroup::Hierarchy,
+    },
+};
+
+const ENDPOINTS: &str = "var/run/azure-cns/azure-endpoints.json";
+const VNET: &str = "var/run/azure-vnet.json";
+const IPAM: &str = "var/run/azure-vnet-ipam.json";
+const QUEUE: &str = "var/run/azure-vnet/deleteIDs";
+
+fn id(digit: char) -> String {
+    digit.to_string().repeat(64)
+}
+
+/// A file of azure-cns: containers with their addresses.
+fn cns(all: &[(&str, &str)]) -> String {
+    let one = |(container, address): &(&str, &str)| {
+        format!(
+            r#""{container}":{{"PodName":"cart-0","PodNamespace":"shop","IfnameToIPMap":{{"eth0":{{
+            "IPv4":[{{"IP":"{address}","Mask":"////AA=="}}],"IPv6":null,"HostVethName":"azv12","NICType":"InfraNIC"}}}}}}"#
+        )
+    };
+    format!(r#"{{"Endpoints":{{{}}}}}"#, all.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+fn vnet_of(container: &str, address: &str) -> String {
+    format!(
+        r#"{{"Network":{{"Version":"v1.6","TimeStamp":"2026-08-01T10:00:00Z","ExternalInterfaces":{{"eth0":{{
+        "Name":"eth0","Networks":{{"azure":{{"Id":"azure","Endpoints":{{"x-eth0":{{"Id":"x-eth0","IfName":"eth0",
+        "IPAddresses":[{{"IP":"{address}","Mask":"////AA=="}}],"ContainerID":"{container}","PODName":"cart-0",
+        "PODNameSpace":"shop"}}}}}}}}}},"eth1":{{"Networks":null}}}}}}}}"#
+    )
+}
+
+/// Writes a file whose time is this many seconds after the epoch.
+fn write(root: &Path, path: &str, text: &str, at: u64) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
+    fs::write(&path, text).expect("a file");
+    let file = StdFile::options().write(true).open(path).expect("a file");
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(at)).expect("a time");
+}
+
+/// Reads the store of a node that was booted at the epoch.
+fn read(root: &Path, memory: &mut Memory) -> (Option<StoreRead>, Skipped) {
+    let host = HostRoot::open(root).expect("the root");
+    let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
+    let clock = || Timestamp(1_000_000_000_000);
+    let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+    let mut list = Listing::begin(List::Ipam, node);
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos();
+    memory.begin(i64::try_from(wall).expect("it fits"));
+    Azure.report(Given { node, daemons: &[], networks: &[] }, memory, &mut list);
+    let (told, skipped) = list.end();
+    let read = told.into_iter().find_map(|it| match it.fact {
+        Fact::StoreRead(read) => Some(read),
+        _ => None,
+    });
+    (read, skipped)
+}
+
+/// The address, the first letter of the container, the interface, the pod, the second of the allocation and
+/// the second at which its release was queued.
+fn told(read: &StoreRead) -> Vec<String> {
+    let second = |at: Timestamp| at.0 / 1_000_000_000;
+    let one = |it: &Reservation| {
+        let holder = it.holder.as_ref();
+        let holder = holder.map_or_else(
+            || "?".to_owned(),
+            |holder| format!("{:.1} {:?}", holder.container.as_str(), holder.ifname),
+        );
+        let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref()).unwrap_or("-");
+        let state = match it.state {
+            ReservationState::Held => String::new(),
+            ReservationState::Queued { since } => format!(" queued {}", second(since)),
+        };
+        format!("{} {holder} {pod} {}{state}", it.address, second(it.since))
+    };
+    read.reservations.iter().map(one).collect()
+}
+
+#[test]
+fn each_file_says_which_sandbox_has_an_address() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut memory = Memory::default();
+    assert!(read(root.path(), &mut memory).0.is_none(), "this is not a node of Azure");
+    write(root.path(), VNET, &vnet_of(&id('a'), "10.7.0.9"), 10);
+    let (found, _) = read(root.path(), &mut memory);
+    let found = found.expect("a store");
+    assert_eq!(
+        (found.store.kind, found.store.path.as_str()),
+        (StoreKind::AzureVnet, "/var/run/azure-vnet.json")
+    );
+    assert_eq!((told(&found), found.complete), (vec!["10.7.0.9 a \"eth0\" cart-0 10".to_owned()], true));
+
+    // The IPAM plugin decides: azure-vnet.json may have an endpoint whose address is free.
+    let text = format!(
+        r#"{{"IPAM":{{"Version":"v1.6","AddressSpaces":{{"local":{{"Id":"local","Pools":{{"10.7.0.0/24":{{
+        "Id":"10.7.0.0/24","Addresses":{{"10.7.0.8":{{"ID":"{}","Addr":"10.7.0.8","InUse":true}},
+        "10.7.0.10":{{"ID":"","Addr":"10.7.0.10","InUse":false}},
+        "10.7.0.11":{{"ID":"","Addr":"10.7.0.11","InUse":true}}}}}}}}}},"global":{{"Pools":null}}}}}}}}"#,
+        id('b')
+    );
+    write(root.path(), IPAM, &text, 11);
+    let (found, _) = read(root.path(), &mut memory);
+    let found = found.expect("a store");
+    assert_eq!(found.store.kind, StoreKind::AzureVnetIpam);
+    assert_eq!(told(&found), ["10.7.0.8 b \"\" - 11", "10.7.0.11 ? - 11"]);
+
+    write(root.path(), ENDPOINTS, &cns(&[(&id('c'), "10.7.0.7"), (&id('d'), "fd00::7")]), 12);
+    let (found, _) = read(root.path(), &mut memory);
+    let found = found.expect("a store");
+    assert_eq!(found.store.kind, StoreKind::AzureCns);
+    assert_eq!(told(&found), ["10.7.0.7 c \"eth0\" cart-0 12", "fd00::7 d \"eth0\" cart-0 12"]);
+    // A reboot empties the folder.
+    fs::remove_dir_all(root.path().join("var/run")).expect("a folder");
+    assert!(read(root.path(), &mut memory).0.is_none());
+}
+
+#[test]
+fn an_allocation_is_as_old_as_the_file_in_which_it_was_first_seen() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut memory = Memory::default();
+    write(root.path(), ENDPOINTS, &cns(&[(&id('a'), "10.7.0.7")]), 10);
+    read(root.path(), &mut memory);
+    write(root.path(), ENDPOINTS, &cns(&[(&id('a'), "10.7.0.7"), (&id('b'), "10.7.0.8")]), 20);
+    let (found, _) = read(root.path(), &mut memory);
+    let expected = ["10.7.0.7 a \"eth0\" cart-0 10", "10.7.0.8 b \"eth0\" cart-0 20"];
+    assert_eq!(told(&found.expect("a store")), expected);
+    // The address was given out again.
+    write(root.path(), ENDPOINTS, &cns(&[(&id('c'), "10.7.0.7")]), 30);
+    let (found, _) = read(root.path(), &mut memory);
+    assert_eq!(told(&found.expect("a store")), ["10.7.0.7 c \"eth0\" cart-0 30"]);
+}
+
+#[test]
+fn a_release_waits_as_long_as_the_queue_has_its_file() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut memory = Memory::default();
+    write(root.path(), VNET, &vnet_of(&id('a'), "10.7.0.9"), 10);
+    read(root.path(), &mut memory);
+    write(root.path(), &format!("{QUEUE}/{}", id('a')), "aaaaaaaa-eth0", 50);
+    write(root.path(), &format!("{QUEUE}/..data x"), "", 50);
+    let (found, skipped) = read(root.path(), &mut memory);
+    let queued = ["10.7.0.9 a \"eth0\" cart-0 10 queued 50"];
+    assert_eq!(told(&found.expect("a store")), queued);
+    assert_eq!((skipped.count, skipped.partial.len()), (1, 0), "{skipped:?}");
+    // azure-vnet has dropped the endpoint: azure-cns still has the address.
+    write(root.path(), VNET, r#"{"Network":{"ExternalInterfaces":null}}"#, 51);
+    for _ in 0..2 {
+        let (found, _) = read(root.path(), &mut memory);
+        assert_eq!(told(&found.expect("a store")), queued);
+    }
+    fs::remove_file(root.path().join(format!("{QUEUE}/{}", id('a')))).expect("a file");
+    let (found, _) = read(root.path(), &mut memory);
+    assert_eq!(told(&found.expect("a store")), Vec::<String>::new());
+}
+
+#[test]
+fn what_cannot_be_read_whole_is_told() {
+    let root = tempfile::tempdir().expect("a folder");
+    let whole = cns(&[(&id('a'), "10.7.0.7")]);
+    let large = " ".repeat((4 << 20) + 1);
+    let deep = format!(r#"{{"Endpoints":{}"#, "{\"a\":".repeat(100_000));
+    for (text, why) in [
+        (&whole[..whole.len() / 2], ReadError::Malformed),
+        ("", ReadError::Malformed),
+        ("[]", ReadError::Malformed),
+        (&large, ReadError::TooLarge(4 << 20)),
+        (&deep, ReadError::Malformed),
+    ] {
+        write(root.path(), ENDPOINTS, text, 10);
+        let (found, skipped) = read(root.path(), &mut Memory::default());
+        let found = found.expect("a store");
+        assert_eq!((found.reservations.len(), found.complete), (0, false), "{why:?}");
+        let (path, told) = skipped.partial.get(&List::Ipam).expect("it is told");
+        assert_eq!((path.to_str(), told), (Some("/var/run/azure-cns/azure-endpoints.json"), &why));
+    }
+    // One address is none. The rest counts.
+    write(root.path(), ENDPOINTS, &cns(&[(&id('a'), "10.7.0.7"), (&id('b'), "10.7.0.300")]), 10);
+    let (found, _) = read(root.path(), &mut Memory::default());
+    let found = found.expect("a store");
+    assert_eq!((told(&found).len(), found.complete), (1, false));
+    // A hostile name is no sandbox, and its address is in use.
+    write(root.path(), ENDPOINTS, &cns(&[("../../etc\\u001b[2J", "10.7.0.7")]), 10);
+    let (found, _) = read(root.path(), &mut Memory::default());
+    assert_eq!(told(&found.expect("a store")), ["10.7.0.7 ? cart-0 10"]);
+    // The queue is no folder.
+    write(root.path(), QUEUE, "", 10);
+    let (found, skipped) = read(root.path(), &mut Memory::default());
+    assert!(!found.expect("a store").complete && skipped.partial.contains_key(&List::Ipam));
+}
+
+/// As many as fit into the largest file that is read.
+#[test]
+fn tens_of_thousands_of_records_are_read() {
+    let one = |n: u32| {
+        let [_, a, b, c] = n.to_be_bytes();
+        format!(r#""{n:x}":{{"Addr":"10.{a}.{b}.{c}","InUse":true}}"#)
+    };
+    let all: Vec<String> = (0..65_000).map(one).collect();
+    let text = format!(
+        r#"{{"IPAM":{{"AddressSpaces":{{"l":{{"Pools":{{"p":{{"Addresses":{{{}}}}}}}}}}}}}}}"#,
+        all.join(",")
+    );
+    let root = tempfile::tempdir().expect("a folder");
+    write(root.path(), IPAM, &text, 10);
+    let (found, _) = read(root.path(), &mut Memory::default());
+    let found = found.expect("a store");
+    assert_eq!((found.reservations.len(), found.complete), (65_000, true));
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_strange(bytes: Vec<u8>) {
+        endpoints(&bytes);
+        ipam(&bytes);
+        vnet(&bytes);
+    }
+}
