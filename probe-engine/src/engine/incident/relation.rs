@@ -13,7 +13,7 @@ use crate::model::{
     fact::CniCommand,
     finding::{
         Cause, CniFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind, LeakedAddress,
-        OwnerlessReservation, PoolExhaustion, StartStep, StopStep, WrongDelForm,
+        OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep, WrongDelForm,
     },
     id::Subnet,
     time::Timestamp,
@@ -39,6 +39,10 @@ pub(super) struct Relation {
 pub(super) const RELATIONS: &[Relation] = &[
     row(Of::DaemonFailing, Of::StuckStart, By::Node, "the start waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::DaemonFailing, Of::StuckStop, By::Node, "the stop waits for it").while_it_lasts().when(waits_for_daemon),
+    row(Of::NodeNetworkUnready, Of::StuckStart, By::Node, "the start waits for a network")
+        .when(waits_for_network),
+    row(Of::NodeNetworkUnready, Of::StuckStop, By::Node, "the runtime cannot take the network down")
+        .when(waits_for_network),
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
     row(Of::RuntimeUnresponsive, Of::StuckStop, By::Node, "the stop waits for the runtime")
@@ -164,6 +168,7 @@ pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
         Kind::BlindSpot(_)
         | Kind::AbandonedStore(_)
         | Kind::DaemonFailing(_)
+        | Kind::NodeNetworkUnready(_)
         | Kind::RuntimeUnresponsive(_) => (0, 0),
         Kind::CniQueue(_) => (1, 0),
         Kind::CniSlow(_) => (2, 0),
@@ -228,6 +233,21 @@ fn waits_for_runtime(effect: &Finding) -> bool {
     }
     let Kind::StuckStop(stop) = &effect.kind else { return false };
     stop.step != StopStep::Containers && stop.exit_code.is_none() && stop.cache_file.is_none()
+}
+
+/// Whether a start or a stop waits for the network that the runtime cannot make: it has no configuration, or
+/// it does not call the plugin whose executable is missing.
+fn waits_for_network(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::NodeNetworkUnready(unready) = &cause.kind else { return false };
+    if let Kind::StuckStart(start) = &effect.kind {
+        return match start.cause {
+            Some(StartCause::NotConfigured) => unready.plugin.is_none(),
+            Some(StartCause::PluginNotCalled) => unready.plugin.is_some() && unready.plugin == start.plugin,
+            None => false,
+        };
+    }
+    let Kind::StuckStop(stop) = &effect.kind else { return false };
+    stop.step == StopStep::Del && stop.attempts == 0 && stop.cache_file.is_none()
 }
 
 /// Whether calls of the same plugin and command failed after they had run as long as the slow call.
