@@ -13,6 +13,7 @@ mod restarted;
 mod stopped;
 mod stuck;
 mod torn;
+mod unready;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -161,6 +161,12 @@ impl Containerd {
         Some(self.place.plugins()).filter(|folder| folder.is_dir())
     }
 
+    /// Returns the file of its CNI configuration.
+    #[must_use]
+    pub fn conflist(&self) -> PathBuf {
+        self.place.conflist()
+    }
+
     /// Returns the log so far.
     pub fn log(&self) -> Result<String> {
         fs::read_to_string(self.place.log()).context("read containerd's log")

@@ -96,6 +96,15 @@ impl Node {
         }
     }
 
+    /// Returns the file of the CNI configuration of a node with the tests' own plugin.
+    #[must_use]
+    pub fn conflist(&self) -> PathBuf {
+        match &self.runtime {
+            Runtime::Private(containerd) => containerd.conflist(),
+            Runtime::Vm(_) => PathBuf::from(vm::CONFLIST),
+        }
+    }
+
     /// Takes the executable of a plugin out of the runtime's folder.
     pub fn hide_plugin(&self, name: &str) -> Result<()> {
         let folder = self.plugins()?;

@@ -290,6 +290,7 @@ impl History {
                 | Kind::StaleRuntimeStatus(_)
                 | Kind::MissedRuntimeEvent(_)
                 | Kind::DaemonFailing(_)
+                | Kind::NodeNetworkUnready(_)
                 | Kind::RuntimeUnresponsive(_)
                 | Kind::DuplicateContainer(_)
                 | Kind::DuplicateAddress(_)

@@ -48,7 +48,9 @@
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read completely
 //! 5s    network NET unconfigured               no configuration names it any more
-//! 5s    configuration undecodable                the file is cut off | repaired
+//! 5s    configuration undecodable                the file is cut off | repaired | gone
+//! 5s    configuration read                       by the agent, without a question
+//! 5s    plugin NAME missing                      its executable is not there | back
 //! 5s    configuration half-read                the networks' configuration cannot be read completely
 //! 5s    plain C on NETWORK ADDR                a container of no pod, by podman; `default-C`: by nerdctl
 //! 5s    own-address S ADDR IFNAME              a program in the pod adds an address by itself
@@ -252,7 +254,14 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
             sim.unconfigured.insert((*name).to_owned());
         }
         ["configuration", "undecodable"] => sim.undecodable = true,
-        ["configuration", "repaired"] => sim.undecodable = false,
+        ["configuration", "gone"] => sim.has_no_configuration = true,
+        ["configuration", "repaired"] => {
+            sim.undecodable = false;
+            sim.has_no_configuration = false;
+        }
+        ["configuration", "read"] => sim.read_configuration(),
+        ["plugin", name, "missing"] => sim.missing = Some((*name).to_owned()),
+        ["plugin", _, "back"] => sim.missing = None,
         ["configuration", "half-read"] => sim.configuration_whole = false,
         ["plain", name, "on", network, given] => sim.plain(name, network, one(given)?),
         ["end"] => {}
@@ -331,6 +340,7 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         Stage::Confirmed => "confirmed",
         Stage::Closed => "closed",
     };
+    let severity = it.severity;
     let (sub, what) = match &it.kind {
         Kind::LeakedAddress(leaked) => (format!("{:?}", leaked.cause), leaked.address.to_string()),
         Kind::DuplicateSandbox(DuplicateSandbox { form, count }) => {
@@ -380,6 +390,11 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::StaleRuntimeStatus(it) => (format!("{:?}", it.how), String::new()),
         Kind::MissedRuntimeEvent(it) => (format!("{:?}", it.event), String::new()),
+        Kind::NodeNetworkUnready(it) => {
+            let what = it.config_file.iter().chain(&it.plugin).map(String::as_str).collect::<Vec<_>>();
+            let severity = snake(&format!("{severity:?}"));
+            (format!("{:?}", it.how), format!("{severity} {} x{}", what.join(" "), it.pods))
+        }
         Kind::DaemonFailing(it) => (it.exit_code.to_string(), format!("{} x{}", it.daemon, it.count)),
         Kind::RuntimeUnresponsive(it) => {
             let state = it.state.map(|state| format!("{state:?}")).unwrap_or_default();

@@ -124,6 +124,10 @@ pub(crate) struct Sim {
     pub(crate) configuration_whole: bool,
     /// The file of the CNI configuration is cut off.
     pub(crate) undecodable: bool,
+    /// There is no file of a CNI configuration.
+    pub(crate) has_no_configuration: bool,
+    /// The plugin whose executable is missing.
+    pub(crate) missing: Option<String>,
     /// The path of an unreadable file in libcni's cache.
     pub(crate) torn: Option<String>,
     /// The intended content of that file.
@@ -192,6 +196,8 @@ impl Sim {
             unconfigured: BTreeSet::new(),
             configuration_whole: true,
             undecodable: false,
+            has_no_configuration: false,
+            missing: None,
             torn: None,
             half_written: None,
             followed: false,
@@ -257,6 +263,12 @@ impl Sim {
 
     fn net(&self, name: &str) -> Net {
         self.nets.iter().find(|net| net.name == name).unwrap_or_else(|| panic!("no network {name}")).clone()
+    }
+
+    /// The agent reads the configuration without being asked, as it does each minute.
+    pub(crate) fn read_configuration(&mut self) {
+        let read = self.networks();
+        self.emit(Origin::Listed, read);
     }
 
     /// Leaves the file of a sandbox's attachment in libcni's cache half written, as by a power cut or while

@@ -226,6 +226,7 @@ impl Node {
             networks: vec![network()],
             complete: true,
             undecodable: Vec::new(),
+            loading: None,
             folders: NodeFolders::default(),
         }));
         facts

@@ -29,6 +29,7 @@ mod judge;
 mod leaked_address;
 mod links;
 mod missed_runtime_event;
+mod node_network_unready;
 mod orphan_netns;
 mod orphan_sandbox;
 mod ownerless_reservation;
@@ -189,6 +190,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::<MissedRuntimeEvent>::each(FindingKind::MissedRuntimeEvent),
         ByScan::detector(FindingKind::DaemonFailing, daemon_failing::detect),
         ByScan::detector(FindingKind::RuntimeUnresponsive, runtime_unresponsive::detect),
+        ByScan::detector(FindingKind::NodeNetworkUnready, node_network_unready::detect),
         ByScan::detector(FindingKind::StuckNetnsTeardown, stuck_netns_teardown::detect),
         BySubject::<StuckCgroup>::each(FindingKind::StuckCgroup),
         BySubject::<StuckStop>::each_step(FindingKind::StuckStop),

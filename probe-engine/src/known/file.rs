@@ -30,7 +30,7 @@ pub(super) fn built_in() -> Vec<Problem> {
 }
 
 /// Kinds of findings that are planned. A problem of such a kind is found as soon as there is the kind.
-pub const PLANNED: [&str; 2] = ["node_network_unready", "restarted_in_bulk"];
+pub const PLANNED: [&str; 1] = ["restarted_in_bulk"];
 
 /// A problem that others have had too.
 #[skip_serializing_none]

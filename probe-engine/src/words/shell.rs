@@ -67,6 +67,44 @@ pub(crate) fn stop_if_nothing_runs(runtimes: &[String], ids: &[ContainerId]) -> 
     lines
 }
 
+/// Returns commands that look for a plugin's executable in the folders in which the runtime looks.
+pub(crate) fn look_for_plugin(plugin: Option<&str>, folders: &[String]) -> Vec<String> {
+    if folders.is_empty() {
+        return lines(&[
+            "# The message of the runtime names the folders in which it looked for the plugin's executable. The",
+            "# installation of the network plugin brings it.",
+        ]);
+    }
+    let folders: Option<Vec<String>> = folders.iter().map(|folder| quoted(folder)).collect();
+    let (Some(plugin), Some(folders)) = (plugin.and_then(quoted), folders) else {
+        return lines(&[UNPRINTABLE]);
+    };
+    let mut all = lines(&[
+        "# The runtime looks in these folders. This prints nothing if the plugin's executable is missing there. The",
+        "# installation of the network plugin brings it:",
+    ]);
+    all.push(format!("find -L {} -maxdepth 1 -type f -name {plugin}", folders.join(" ")));
+    all
+}
+
+/// Returns commands that look at the configuration, and at the pods that write it.
+pub(crate) fn look_for_configuration(file: Option<&str>, folder: Option<&str>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (path, what) in [(folder, "ls -l --"), (file, "jq .")] {
+        match path.map(quoted) {
+            Some(Some(path)) => all.push(format!("{what} {path}")),
+            Some(None) => all.extend(lines(&[UNPRINTABLE])),
+            None => {}
+        }
+    }
+    all.extend(lines(&[
+        "# The network plugin's own pod writes this configuration when it starts. Look at its log, and delete that pod:",
+        "# its DaemonSet makes it again. Where kubectl works, with this node's name:",
+        "kubectl get pods -A -o wide --field-selector spec.nodeName=\"$(hostname)\"",
+    ]));
+    all
+}
+
 /// Returns the command that shows what the runtimes and the kubelet said lately.
 pub(crate) fn journal() -> String {
     format!("journalctl {}-u kubelet --since -15min", units())

@@ -15,3 +15,5 @@
 9m    container main in c starts
 12m   end
 expect closed stuck_start/sandbox not_configured /etc/cni/net.d/10-podnet.conflist
+expect closed node_network_unready/bad_configuration
+expect incident node_network_unready .stuck_start

@@ -14,3 +14,5 @@
 3m    pod proxy
 6m    end
 expect confirmed stuck_start/sandbox not_configured /etc/cni/net.d/10-podnet.conflist since 121s
+expect confirmed node_network_unready/bad_configuration critical x1 since 121s
+expect incident node_network_unready .stuck_start

@@ -1,5 +1,5 @@
 # The configuration is cut off for three minutes, while pods wait for a volume and for a ConfigMap. One of them is on the
-# host's network. Nothing shows that the runtime has begun a sandbox of them.
+# host's network. Nothing shows that the runtime has begun a sandbox of them. Only the node's network is reported.
 0s    runtime starts
 0s    kubelet starts
 1s    sandbox a of web-0 on podnet 10.88.0.2
@@ -13,4 +13,4 @@
 8m    sandbox c of proxy on-host
 8m    container main in c starts
 12m   end
-expect nothing
+expect closed node_network_unready/bad_configuration warning x0

@@ -68,8 +68,9 @@ fn start(program: &Path, configuration: &Path, log: &Log) -> Result<Child> {
     command.spawn().with_context(|| format!("start {command:?}"))
 }
 
-/// Whether this machine has a containerd of its own. Beside it none counts as one that does not come up.
-fn has_own_containerd() -> Result<bool> {
+/// Whether this machine has a containerd of its own. Beside it none counts as one that does not come up, nor
+/// as the one that serves pods.
+pub(super) fn has_own_containerd() -> Result<bool> {
     for entry in fs::read_dir("/proc")? {
         // A process may have ended since.
         if fs::read(entry?.path().join("comm")).is_ok_and(|comm| comm == b"containerd\n") {

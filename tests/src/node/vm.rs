@@ -28,7 +28,7 @@ pub(super) const SOCKET: &str = "/run/containerd/containerd.sock";
 
 pub(super) const PLUGINS: &str = "/usr/lib/cni";
 /// containerd uses the first configuration file. This one comes before the VM's own.
-const CONFLIST: &str = "/etc/cni/net.d/00-keyed.conflist";
+pub(super) const CONFLIST: &str = "/etc/cni/net.d/00-keyed.conflist";
 const STORE: &str = "/var/lib/keyed/addresses";
 /// The name and the subnet of the VM's own network.
 const OWN: (&str, &str) = ("pods", "10.88.0.0/16");

@@ -6,9 +6,10 @@ use probe_user::model::{
     change::Question,
     fact::{
         Bound, CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MessageFound,
-        NameSource, Network, NetworksRead, NodeFolders, Observation, Origin, PodName, Pool, Pressure,
-        PressureRead, ProcessFound, Reservation, ReservationState, Role, RuntimeKind, RuntimeRead,
-        RuntimeSandbox, Said, Speaker, Store, StoreKind, StoreRead, Task, WordsFound,
+        NameSource, Network, NetworkFault, NetworkFaultForm, NetworkLoading, NetworksRead, NodeFolders,
+        Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation,
+        ReservationState, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Speaker, Store, StoreKind,
+        StoreRead, Task, WordsFound,
     },
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -326,17 +327,46 @@ impl Sim {
         facts.push(Fact::ListBegun(List::Ipam));
         facts.extend(self.nets.iter().filter(|net| net.ipam != Ipam::Cloud).map(|net| self.store(net)));
         facts.push(Fact::ListEnded { list: List::Ipam, complete: true });
-        let is_configured = |net: &&Net| !self.undecodable && !self.unconfigured.contains(&net.name);
-        let configured = self.nets.iter().filter(is_configured);
-        let networks = configured.map(network).collect();
-        facts.push(Fact::NetworksRead(NetworksRead {
+        facts.push(self.networks());
+        facts
+    }
+
+    /// What a reading of the configuration shows.
+    pub(super) fn networks(&self) -> Fact {
+        let is_configured = |net: &&Net| {
+            !self.undecodable && !self.has_no_configuration && !self.unconfigured.contains(&net.name)
+        };
+        let networks = self.nets.iter().filter(is_configured).map(network).collect();
+        Fact::NetworksRead(NetworksRead {
             written: None,
             networks,
             complete: self.configuration_whole && !self.undecodable,
             undecodable: self.undecodable.then(|| CONFIGURATION.to_owned()).into_iter().collect(),
-            folders: NodeFolders::default(),
-        }));
-        facts
+            folders: NodeFolders { plugins: vec!["/opt/cni/bin".to_owned()], ..NodeFolders::default() },
+            loading: self.loading(),
+        })
+    }
+
+    /// How the runtime loads the configuration. It is unknown while a second runtime runs.
+    fn loading(&self) -> Option<NetworkLoading> {
+        if self.second_runs || !self.configuration_whole {
+            return None;
+        }
+        let fault = |how, file: bool, error: Option<&str>, plugin: Option<&String>| NetworkFault {
+            how,
+            file: file.then(|| CONFIGURATION.to_owned()),
+            error: error.map(str::to_owned),
+            plugin: plugin.cloned(),
+        };
+        let fault = if self.has_no_configuration {
+            Some(fault(NetworkFaultForm::NoConfiguration, false, None, None))
+        } else if self.undecodable {
+            let error = "EOF while parsing an object at line 3 column 0";
+            Some(fault(NetworkFaultForm::BadConfiguration, true, Some(error), None))
+        } else {
+            self.missing.as_ref().map(|it| fault(NetworkFaultForm::PluginMissing, true, None, Some(it)))
+        };
+        Some(NetworkLoading { runtime: RuntimeKind::Containerd, folder: "/etc/cni/net.d".to_owned(), fault })
     }
 
     fn store(&self, net: &Net) -> Fact {

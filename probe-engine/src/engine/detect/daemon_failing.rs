@@ -5,7 +5,7 @@
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
-//! The same holds for each container of a pod on the host's network that has the name of a CNI plugin's
+//! So does each container of a pod on the host's network that has the name of a CNI plugin's
 //! DaemonSet. An init container has also come up if it ended with code 0.
 //!
 //! Not flagged: a daemon that somebody stops or kills, however often; a program that is asked for something
@@ -62,7 +62,10 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
 fn detect_in_plugin_pod(ctx: &DetectContext<'_>, sandbox: &Sandbox, found: &mut Vec<Detection>) {
     let Some(pod) = sandbox.pod.and_then(|id| ctx.world.pods.get(&id)) else { return };
     let plugins = plugins_of(&pod.named);
-    let Some(uid) = pod.named.uid.as_ref().filter(|_uid| !plugins.is_empty()) else { return };
+    let Some(uid) = &pod.named.uid else { return };
+    if plugins.is_empty() {
+        return;
+    }
     let names: BTreeSet<&str> =
         sandbox.work.containers.iter().filter_map(|run| run.name.as_deref()).collect();
     for name in names {
@@ -253,8 +256,8 @@ fn pod_commands(pod: &str, container: &str, oom: bool) -> Vec<String> {
     };
     let mut all = vec!["# Where kubectl works: all that it said, before the last start.".to_owned()];
     all.push(format!("kubectl -n {namespace} logs {quoted_name} -c {container} --previous"));
-    let owner = daemon_set(name).and_then(|(owner, _)| quoted(owner)).filter(|_owner| oom);
-    if let Some(owner) = owner {
+    let owner = daemon_set(name).and_then(|(owner, _)| quoted(owner));
+    if oom && let Some(owner) = owner {
         all.push("# Raise the container's memory limit:".to_owned());
         all.push(format!("kubectl -n {namespace} edit daemonset {owner}"));
     } else {

@@ -12,8 +12,8 @@ use super::{
     duplicate_address, duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, orphan_netns, ownerless_reservation, pool_exhaustion, runtime_unresponsive,
-    sandboxes_replaced, stuck_start, teardown_out_of_order, words,
+    missed_runtime_event, node_network_unready, orphan_netns, ownerless_reservation, pool_exhaustion,
+    runtime_unresponsive, sandboxes_replaced, stuck_start, teardown_out_of_order, words,
 };
 use crate::engine::world::{
     lookup::{abandoned, phase, rebuild},
@@ -32,6 +32,9 @@ const HUNG: Duration = Duration::from_secs(10);
 
 /// The constant of `source::cri`: how often a runtime's list is read.
 const POLLED: Duration = Duration::from_secs(60);
+
+/// How often `source::files` reads the records without a question.
+const REREAD: Duration = Duration::from_secs(60);
 
 /// How long the kubelet waits for a pod's volumes before it says so (`podAttachAndMountTimeout`).
 const VOLUMES: Duration = Duration::from_secs(2 * 60);
@@ -147,6 +150,11 @@ fn pages() -> Vec<Page> {
                 failing::UP
             ],
             [failing::FAILED]
+        ),
+        page!(
+            "node_network_unready",
+            [node_network_unready::UNREADY, REREAD, runtime_unresponsive::WAITING],
+            [runtime_unresponsive::FIRST]
         ),
         page!(
             "runtime_unresponsive",

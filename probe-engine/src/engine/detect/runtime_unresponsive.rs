@@ -120,12 +120,12 @@ fn waiting<'a>(ctx: &DetectContext<'a>, since: Timestamp) -> Vec<&'a PodName> {
     pods.into_iter().map(|(_, pod)| &pod.named).collect()
 }
 
-fn sandboxes<'a>(ctx: &DetectContext<'a>, pod: &Pod) -> Vec<&'a Sandbox> {
+pub(super) fn sandboxes<'a>(ctx: &DetectContext<'a>, pod: &Pod) -> Vec<&'a Sandbox> {
     let Some(uid) = &pod.named.uid else { return Vec::new() };
     ctx.index.uids.by(uid).filter_map(|id| ctx.world.sandboxes.recall(id)).collect()
 }
 
-fn name(pod: &PodName) -> Option<String> {
+pub(super) fn name(pod: &PodName) -> Option<String> {
     pod.full().or_else(|| Some(pod.uid.as_ref()?.as_str().to_owned()))
 }
 

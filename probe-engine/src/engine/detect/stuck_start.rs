@@ -38,7 +38,7 @@ use crate::{
         table::{
             attachment::{Attachment, LATELY},
             pod::Pod,
-            record::HasRecord,
+            record::{HasRecord, LOOPBACK},
             sandbox::{Sandbox, State},
         },
     },
@@ -52,7 +52,7 @@ use crate::{
         count::counted,
         escape::escaped,
         said::{REPAIR_WHAT_IS_SAID, forget_times, nothing_said, quotation},
-        shell::{UNPRINTABLE, cni_in_journal, crictl, kubelet_in_journal, lines, quoted},
+        shell::{cni_in_journal, kubelet_in_journal, lines, look_for_configuration, look_for_plugin},
     },
 };
 
@@ -70,9 +70,6 @@ pub(super) const NEXT: Duration = Duration::from_secs(10);
 
 /// How many sandboxes, the latest ones, are shown as evidence.
 const SHOWN: usize = 16;
-
-/// The plugin that containerd calls beside those of the pod's network.
-const LOOPBACK: &str = "loopback";
 
 impl Rule for StuckStart {
     type Subject = u64;
@@ -232,16 +229,20 @@ fn said<'a>(ctx: &DetectContext<'a>, key: &Key) -> Option<&'a StuckStart> {
     (!is_over).then_some(said)
 }
 
-/// Returns the file of the CNI configuration that cannot be decoded, if the runtime has no other one.
+/// Returns the file of the CNI configuration that cannot be decoded, if the runtime takes it or has no other
+/// one.
 fn undecodable(ctx: &DetectContext<'_>) -> Option<String> {
     let (_, read) = ctx.world.records.networks.as_ref()?;
     ctx.world.records.unconfigured_since?;
-    read.undecodable.first().cloned()
+    match &read.loading {
+        Some(loading) => loading.fault.as_ref()?.file.clone(),
+        None => read.undecodable.first().cloned(),
+    }
 }
 
 /// Returns when the network was complete, for a sandbox without a process before its first container: CRI-O
 /// starts no pause process for most pods.
-fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
+pub(super) fn made_without_process(ctx: &DetectContext<'_>, row: &Sandbox) -> Option<Timestamp> {
     let all = attachments(ctx, row);
     let is_made = all.iter().any(|it| !it.is_loopback()) && all.iter().all(|it| it.is_added());
     if is_made
@@ -333,7 +334,7 @@ fn cause(
 }
 
 /// Whether the runtime has begun a sandbox of the pod.
-fn has_begun(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
+pub(super) fn has_begun(ctx: &DetectContext<'_>, pod: &Pod, tries: &[&Sandbox]) -> bool {
     !tries.is_empty() || pod.named.uid.as_ref().is_some_and(|uid| ctx.pod_has_record(uid) == HasRecord::Yes)
 }
 
@@ -472,27 +473,14 @@ impl Explain for StuckStart {
         }
     }
 
-    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+    fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         match (self.cause, &self.config_file) {
             (Some(StartCause::PluginNotCalled), _) => {
-                let mut all = self.look_for_plugin();
+                let mut all = look_for_plugin(self.plugin.as_deref(), &self.folders);
                 all.extend(cni_in_journal());
                 all
             }
-            (Some(StartCause::NotConfigured), Some(path)) => {
-                let Some(path) = quoted(path) else { return lines(&[UNPRINTABLE]) };
-                let mut all = lines(&[
-                    "# The network plugin's own pod writes this file when it starts: look at its log, and delete that pod.",
-                ]);
-                all.push(format!("ls -l -- {path}"));
-                all
-            }
-            (Some(StartCause::NotConfigured), None) => {
-                let mut all =
-                    lines(&["# The network plugin's own pod writes the configuration when it starts:"]);
-                all.extend(crictl(runtimes).map(|crictl| format!("{crictl} ps --all")));
-                all
-            }
+            (Some(StartCause::NotConfigured), file) => look_for_configuration(file.as_deref(), None),
             (None, _) if !self.said.is_empty() => lines(&[REPAIR_WHAT_IS_SAID]),
             (None, _) => {
                 let mut all = kubelet_in_journal();
@@ -560,24 +548,5 @@ impl StuckStart {
             },
             (None, StartStep::Container) => "the sandbox is ready, and no container has run".to_owned(),
         }
-    }
-
-    /// Returns commands that look for the plugin's executable in the folders in which the runtime looks.
-    fn look_for_plugin(&self) -> Vec<String> {
-        if self.folders.is_empty() {
-            return lines(&[
-                "# The message of the runtime names the folders in which it looked for the plugin's executable. The",
-                "# installation of the network plugin brings it.",
-            ]);
-        }
-        let plugin = self.plugin.as_deref().and_then(quoted);
-        let folders: Option<Vec<String>> = self.folders.iter().map(|folder| quoted(folder)).collect();
-        let (Some(plugin), Some(folders)) = (plugin, folders) else { return lines(&[UNPRINTABLE]) };
-        let mut all = lines(&[
-            "# The runtime looks in these folders. This prints nothing if the plugin's executable is missing there. The",
-            "# installation of the network plugin brings it:",
-        ]);
-        all.push(format!("find -L {} -maxdepth 1 -type f -name {plugin}", folders.join(" ")));
-        all
     }
 }

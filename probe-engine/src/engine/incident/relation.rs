@@ -10,10 +10,10 @@ use probe_common::runtime;
 use super::thing::{By, blind_plugins};
 use crate::model::{
     change::Finding,
-    fact::CniCommand,
+    fact::{CniCommand, NetworkFaultForm},
     finding::{
         Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
-        LeakedAddress, OwnerlessReservation, PoolExhaustion, StartStep, StopStep, WrongDelForm,
+        LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep, WrongDelForm,
     },
     id::Subnet,
     time::Timestamp,
@@ -40,6 +40,12 @@ pub(super) const RELATIONS: &[Relation] = &[
     row(Of::DaemonFailing, Of::StuckStart, By::Node, "the start waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::DaemonFailing, Of::StuckStop, By::Node, "the stop waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::DaemonFailing, Of::CniFailing, By::Node, "the plugin needs it").while_it_lasts().when(waits_for_daemon),
+    row(Of::DaemonFailing, Of::NodeNetworkUnready, By::Node, "the plugin's pod writes the configuration")
+        .when(writes_configuration),
+    row(Of::NodeNetworkUnready, Of::StuckStart, By::Node, "the start waits for a network")
+        .when(waits_for_network),
+    row(Of::NodeNetworkUnready, Of::StuckStop, By::Node, "the runtime cannot take the network down")
+        .when(waits_for_network),
     row(Of::RuntimeUnresponsive, Of::StuckStart, By::Node, "the start waits for the runtime")
         .when(|_, effect| waits_for_runtime(effect)),
     row(Of::RuntimeUnresponsive, Of::StuckStop, By::Node, "the stop waits for the runtime")
@@ -165,6 +171,7 @@ pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
         Kind::BlindSpot(_)
         | Kind::AbandonedStore(_)
         | Kind::DaemonFailing(_)
+        | Kind::NodeNetworkUnready(_)
         | Kind::RuntimeUnresponsive(_) => (0, 0),
         Kind::CniQueue(_) => (1, 0),
         Kind::CniSlow(_) => (2, 0),
@@ -224,12 +231,21 @@ fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
     runtime::kubelets().any(|kubelet| kubelet == failing.daemon) || waits_for_runtime(effect)
 }
 
+/// Whether the daemon is a plugin's pod, and the runtime lacks a configuration and no plugin.
+fn writes_configuration(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::DaemonFailing(failing), Kind::NodeNetworkUnready(unready)) = (&cause.kind, &effect.kind)
+    else {
+        return false;
+    };
+    !failing.plugins.is_empty() && unready.how != NetworkFaultForm::PluginMissing
+}
+
 /// Whether a start waits for the network, or a stop for a DEL, that one of these plugins is to make.
 fn waits_for_plugin(failing: &DaemonFailing, effect: &Finding) -> bool {
     let plugin = if let Kind::StuckStart(start) = &effect.kind {
-        start.plugin.as_ref().filter(|_plugin| start.step == StartStep::Network)
+        if start.step == StartStep::Network { start.plugin.as_ref() } else { None }
     } else if let Kind::StuckStop(stop) = &effect.kind {
-        stop.plugin.as_ref().filter(|_plugin| stop.exit_code.is_some())
+        if stop.exit_code.is_some() { stop.plugin.as_ref() } else { None }
     } else if let Kind::CniFailing(failing) = &effect.kind {
         Some(&failing.plugin)
     } else {
@@ -246,6 +262,21 @@ fn waits_for_runtime(effect: &Finding) -> bool {
     }
     let Kind::StuckStop(stop) = &effect.kind else { return false };
     stop.step != StopStep::Containers && stop.exit_code.is_none() && stop.cache_file.is_none()
+}
+
+/// Whether a start or a stop waits for the network that the runtime cannot make: it has no configuration, or
+/// it does not call the plugin whose executable is missing.
+fn waits_for_network(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::NodeNetworkUnready(unready) = &cause.kind else { return false };
+    if let Kind::StuckStart(start) = &effect.kind {
+        return match start.cause {
+            Some(StartCause::NotConfigured) => unready.plugin.is_none(),
+            Some(StartCause::PluginNotCalled) => unready.plugin.is_some() && unready.plugin == start.plugin,
+            None => false,
+        };
+    }
+    let Kind::StuckStop(stop) = &effect.kind else { return false };
+    stop.step == StopStep::Del && stop.attempts == 0 && stop.cache_file.is_none()
 }
 
 /// Whether calls of the same plugin and command failed after they had run as long as the slow call.

@@ -11,13 +11,13 @@ use strum::VariantNames;
 use super::{Incidents, RELATIONS};
 use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
-    fact::{CniCommand, NodeFolders, Origin, StoreKind},
+    fact::{CniCommand, NetworkFaultForm, NodeFolders, Origin, StoreKind},
     finding::{
         AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, DaemonFailing, Duplicate,
-        DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message, OrphanNetns, OrphanSandbox,
-        OutOfOrder, OwnerlessReservation, PoolExhaustion, RuntimeUnresponsive, SandboxesReplaced, Severity,
-        Stage, StartCause, StartStep, StopStep, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder,
-        UnverifiedRelease, WrongDelForm,
+        DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message, NodeNetworkUnready,
+        OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion, RuntimeUnresponsive,
+        SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StuckCgroup, StuckStart,
+        StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,

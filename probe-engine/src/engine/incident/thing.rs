@@ -52,9 +52,10 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
         Kind::TeardownOutOfOrder(_) => {
             sandboxes(finding).chain(blind_plugins(finding).map(Thing::Plugin)).collect()
         }
-        Kind::PoolExhaustion(_) | Kind::DaemonFailing(_) | Kind::RuntimeUnresponsive(_) => {
-            BTreeSet::from([Thing::Node])
-        }
+        Kind::PoolExhaustion(_)
+        | Kind::DaemonFailing(_)
+        | Kind::NodeNetworkUnready(_)
+        | Kind::RuntimeUnresponsive(_) => BTreeSet::from([Thing::Node]),
         Kind::DuplicateSandbox(_)
         | Kind::LeakedAddress(_)
         | Kind::AbandonedStore(_)
@@ -120,6 +121,7 @@ pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
         | Kind::CniQueue(_)
         | Kind::PoolExhaustion(_)
         | Kind::DaemonFailing(_)
+        | Kind::NodeNetworkUnready(_)
         | Kind::RuntimeUnresponsive(_)
         | Kind::BlindSpot(_) => false,
     };
@@ -153,6 +155,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),
         Kind::AbandonedStore(_)
         | Kind::DaemonFailing(_)
+        | Kind::NodeNetworkUnready(_)
         | Kind::RuntimeUnresponsive(_)
         | Kind::DuplicateSandbox(_)
         | Kind::TeardownOutOfOrder(_)

@@ -34,6 +34,7 @@ fn node() -> Story {
         networks,
         complete: true,
         undecodable: Vec::new(),
+        loading: None,
         written: None,
         folders: NodeFolders::default(),
     }));

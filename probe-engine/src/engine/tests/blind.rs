@@ -259,6 +259,7 @@ fn nothing_configured(story: &mut Story) {
         networks: Vec::new(),
         complete: true,
         undecodable: Vec::new(),
+        loading: None,
         folders: NodeFolders::default(),
     }));
 }

@@ -47,6 +47,7 @@ fn node(last: u8) -> Story {
         }],
         complete: true,
         undecodable: Vec::new(),
+        loading: None,
         written: None,
         folders: NodeFolders::default(),
     }));

@@ -40,6 +40,7 @@ fn networks(story: &mut Story, last: u8, more: &[Pool]) {
         networks,
         complete: true,
         undecodable: Vec::new(),
+        loading: None,
         written: None,
         folders: NodeFolders::default(),
     }));

@@ -138,6 +138,7 @@ impl Story {
             networks: vec![network],
             complete: true,
             undecodable: Vec::new(),
+            loading: None,
             folders: NodeFolders::default(),
         }))
     }

@@ -31,6 +31,7 @@ fn waiting(kubelet: bool) -> Story {
 fn configuration(story: &mut Story, undecodable: &[&str], complete: bool) {
     story.listed(Fact::NetworksRead(NetworksRead {
         written: None,
+        loading: None,
         networks: Vec::new(),
         complete,
         undecodable: undecodable.iter().map(|path| (*path).to_owned()).collect(),

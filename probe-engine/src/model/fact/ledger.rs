@@ -193,6 +193,44 @@ pub struct NetworksRead {
     pub written: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub folders: NodeFolders,
+    /// How the runtime that serves pods loads its configuration. None: that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loading: Option<NetworkLoading>,
+}
+
+/// What a runtime finds when it loads the network of pods as it is configured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkLoading {
+    pub runtime: RuntimeKind,
+    /// The folder of the configuration.
+    pub folder: String,
+    /// Why it can make no network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<NetworkFault>,
+}
+
+/// Why a runtime can make no network.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkFault {
+    pub how: NetworkFaultForm,
+    /// The file that the runtime takes.
+    pub file: Option<String>,
+    /// Why the file cannot be loaded.
+    pub error: Option<String>,
+    /// The plugin whose executable is missing.
+    pub plugin: Option<String>,
+}
+
+closed_set! {
+    pub enum NetworkFaultForm {
+        /// The folder has no configuration.
+        NoConfiguration,
+        /// The file that the runtime takes cannot be loaded.
+        BadConfiguration,
+        /// The executable of a plugin is in none of the folders in which the runtime looks.
+        PluginMissing,
+    }
 }
 
 /// The folders of this node that commands for a repair name.
@@ -201,7 +239,8 @@ pub struct NodeFolders {
     /// The folders of the CNI configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<String>,
-    /// The folders in which the runtime looks for plugins, as it said with its last call.
+    /// The folders in which the runtime looks for plugins, as it is configured, or as it said with its last
+    /// call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<String>,
     /// The root of the kubelet that runs.

@@ -20,7 +20,7 @@ use super::{
     blind::{Blind, BlindJson},
 };
 use crate::model::{
-    fact::{CniCommand, RunState, RuntimeEventKind, Said, ThreadState},
+    fact::{CniCommand, NetworkFaultForm, RunState, RuntimeEventKind, Said, ThreadState},
     id::{ContainerId, NetnsKey},
     json::NetnsJson,
     process::Process,
@@ -120,6 +120,7 @@ kinds! {
     PhantomSandbox,
     StaleRuntimeStatus,
     MissedRuntimeEvent,
+    NodeNetworkUnready,
     DaemonFailing,
     RuntimeUnresponsive,
     DuplicateContainer,
@@ -377,6 +378,32 @@ pub struct MissedRuntimeEvent {
     pub container: Option<String>,
     /// The runtime's socket.
     pub runtime: String,
+}
+
+/// The runtime can make no network for a pod.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeNetworkUnready {
+    pub how: NetworkFaultForm,
+    /// The name of the runtime's program.
+    pub runtime: String,
+    /// The folder from which the runtime takes the CNI configuration.
+    #[serde(rename = "path")]
+    pub folder: String,
+    /// The file of the configuration that the runtime takes.
+    pub config_file: Option<String>,
+    /// Why it cannot be loaded.
+    pub error: Option<String>,
+    /// The plugin whose executable is missing.
+    pub plugin: Option<String>,
+    /// The folders in which the runtime looks for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folders: Vec<String>,
+    /// How many pods wait for a sandbox.
+    pub pods: u32,
+    /// The first of them, as NAMESPACE/NAME.
+    #[serde(rename = "first_pods", default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<String>,
 }
 
 /// A runtime, a kubelet or a container of a CNI plugin's pod fails soon after each start.

@@ -3,6 +3,7 @@
 //! A configuration may hold other networks (the delegates of multus and flannel). Their plugins run too.
 
 mod conf;
+mod loading;
 mod pool;
 
 use std::{collections::BTreeSet, path::PathBuf};
@@ -80,9 +81,11 @@ pub(super) fn report(
     let complete = list.skipped.count == before && daemons.iter().all(|daemon| daemon.unread.is_none());
     let kubelets = daemons.iter().filter(|it| it.kind == Kind::Kubelet);
     let kubelet = kubelets.filter_map(|it| it.root.as_ref()).map(|root| root.display().to_string()).next();
-    let folders = NodeFolders { networks, plugins: Vec::new(), kubelet };
+    let (loading, plugins) = loading::read(node, daemons);
+    let folders = NodeFolders { networks, plugins, kubelet };
     let networks = found.iter().map(|it| it.network.clone()).collect();
-    list.found(at, Fact::NetworksRead(NetworksRead { networks, complete, undecodable, written, folders }));
+    let read = NetworksRead { networks, complete, undecodable, written, folders, loading };
+    list.found(at, Fact::NetworksRead(read));
     found
 }
 

@@ -47,11 +47,14 @@ pub(super) struct Limits {
     /// How long a reader may be at one file. Even the slowest disk answers sooner, if it answers at all.
     pub(super) hung: Duration,
     pub(super) spare: usize,
+    /// How often the records are read without a question: the CNI configuration can break while no pod starts
+    /// or ends.
+    pub(super) reread: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { hung: Duration::from_secs(10), spare: 4 }
+        Self { hung: Duration::from_secs(10), spare: 4, reread: Duration::from_secs(60) }
     }
 }
 
@@ -124,6 +127,8 @@ pub(super) struct Supervisor<R> {
     pace: SearchPace,
     /// A pass goes before questions: true for the first pass and after each batch of questions.
     passes_first: bool,
+    /// When the records were last to be read.
+    reread_at: Instant,
     /// When the reader was last checked.
     checked: Instant,
     /// Since when this program has run without a pause, as far as the checks show. Earlier time does not
@@ -161,6 +166,7 @@ impl<R: Read> Supervisor<R> {
             later: RetryQueue::default(),
             pace: SearchPace::default(),
             passes_first: true,
+            reread_at: now,
             checked: now,
             runs_since: now,
             present,
@@ -178,6 +184,9 @@ impl<R: Read> Supervisor<R> {
         mut stop: CancellationToken,
     ) -> Result<(), Closed> {
         loop {
+            if self.reread_at.elapsed() >= self.limits.reread {
+                self.queue.ask(Question::Records, clock::now());
+            }
             self.assign();
             self.show();
             let wait = self.wait();
@@ -285,7 +294,9 @@ impl<R: Read> Supervisor<R> {
             self.queue.reread.get_or_insert(at);
             return Some((Job::Present, at));
         }
-        self.queue.reread.take().map(|at| (Job::Records, at))
+        let at = self.queue.reread.take()?;
+        self.reread_at = Instant::now();
+        Some((Job::Records, at))
     }
 
     fn put_back(&mut self, job: Job, at: Timestamp) {
@@ -402,7 +413,8 @@ impl<R: Read> Supervisor<R> {
         } else {
             Duration::MAX
         };
-        longest.min(self.until_search(clock::now())).min(Duration::from_secs(3600))
+        let reread = self.limits.reread.saturating_sub(self.reread_at.elapsed());
+        longest.min(self.until_search(clock::now())).min(reread)
     }
 
     /// Returns how long until a search may begin; for ever if none is wanted, or while the reader has a job.

@@ -41,6 +41,26 @@ fn plugin_not_up(plugin: &str, since: u64) -> Finding {
     it
 }
 
+/// The runtime can make no network since then: for want of a plugin, or of a configuration.
+fn unready(plugin: Option<&str>, since: u64) -> Finding {
+    let how = match plugin {
+        Some(_) => NetworkFaultForm::PluginMissing,
+        None => NetworkFaultForm::NoConfiguration,
+    };
+    let it = NodeNetworkUnready {
+        how,
+        runtime: "containerd".to_owned(),
+        folder: "/etc/cni/net.d".to_owned(),
+        config_file: None,
+        error: None,
+        plugin: plugin.map(str::to_owned),
+        folders: Vec::new(),
+        pods: 0,
+        first: Vec::new(),
+    };
+    finding(it, &[], &[], since)
+}
+
 /// A start that the kernel has seen nothing of since then.
 fn silent_start(since: u64) -> Finding {
     let it = StuckStart {
@@ -306,6 +326,43 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
                 (plugin_not_up("macvlan", 5), failing(CniCommand::Add, None, &["a"], 5)),
                 (closed(plugin_not_up("bridge", 5), 100), failing(CniCommand::Add, None, &["a"], 300)),
             ],
+        ),
+        (
+            plugin_not_up("flannel", 5),
+            unready(None, 5),
+            vec![
+                (not_up("kubelet", 5), unready(None, 5)),
+                (plugin_not_up("flannel", 5), unready(Some("portmap"), 5)),
+            ],
+        ),
+        (
+            unready(None, 5),
+            stuck_start(StartStep::Sandbox, Some(StartCause::NotConfigured), 5),
+            vec![
+                (
+                    unready(Some("portmap"), 5),
+                    stuck_start(StartStep::Sandbox, Some(StartCause::NotConfigured), 5),
+                ),
+                (unready(None, 5), stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5)),
+                (unready(None, 5), silent_start(5)),
+                (
+                    closed(unready(None, 5), 100),
+                    stuck_start(StartStep::Sandbox, Some(StartCause::NotConfigured), 300),
+                ),
+            ],
+        ),
+        (
+            unready(Some("bridge"), 5),
+            stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5),
+            vec![(
+                unready(Some("portmap"), 5),
+                stuck_start(StartStep::Network, Some(StartCause::PluginNotCalled), 5),
+            )],
+        ),
+        (
+            unready(Some("bridge"), 5),
+            silent_stop(5),
+            vec![(unready(Some("bridge"), 5), stop(StopStep::Del, Some("bridge"), "a", 5))],
         ),
         (
             unresponsive(5),

@@ -34,6 +34,7 @@ fn networks(written: Option<Timestamp>) -> Fact {
         networks,
         complete: true,
         undecodable: Vec::new(),
+        loading: None,
         written,
         folders: NodeFolders::default(),
     })

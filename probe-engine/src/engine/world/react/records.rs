@@ -131,7 +131,14 @@ fn note_absence(world: &mut World, at: Timestamp, changed: Option<BTreeSet<Conta
 
 /// Takes in a reading of the networks' configuration.
 pub(crate) fn networks_read(world: &mut World, ctx: EventContext, read: NetworksRead) {
-    let is_configured = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
+    let is_decodable = !read.networks.is_empty() || !read.complete && read.undecodable.is_empty();
+    let fault = read.loading.as_ref().map(|it| it.fault.as_ref());
+    let is_configured = fault.map_or(is_decodable, |fault| fault.is_none_or(|it| it.plugin.is_some()));
+    match fault {
+        Some(Some(_)) => _ = world.records.unready_since.get_or_insert(ctx.at),
+        Some(None) => world.records.unready_since = None,
+        None => {}
+    }
     if is_configured {
         if world.records.unconfigured_since.take().is_some() {
             world.records.reconfigured_at = Some(ctx.at);

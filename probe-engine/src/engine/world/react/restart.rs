@@ -67,6 +67,10 @@ pub(crate) fn daemon_ended(world: &mut World, row: &Process, at: Timestamp, ende
         return;
     }
     note_failed(world, row, at, ended.as_ref());
+    // The next one may look for plugins in other folders.
+    if !is_kubelet(&row.comm) && at.since(Timestamp(row.key.start)) >= RESIDENT {
+        world.records.cni_path = None;
+    }
     let open = &world.boot.recovery.restarts.open;
     if let Some((place, known)) = open.iter().enumerate().find(|(_, it)| it.comm == row.comm) {
         if known.process != Some(row.key) {

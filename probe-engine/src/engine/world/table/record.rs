@@ -24,8 +24,8 @@ use crate::{
     },
     model::{
         fact::{
-            Network, NetworksRead, NodeFolders, PodName, ProgramFound, RuntimeChanged, RuntimeKind,
-            RuntimeRead,
+            Network, NetworkLoading, NetworksRead, NodeFolders, PodName, ProgramFound, RuntimeChanged,
+            RuntimeKind, RuntimeRead,
         },
         id::{ContainerId, PodUid},
         time::Timestamp,
@@ -44,6 +44,9 @@ pub(crate) struct Records {
     pub(crate) networks: Option<(Timestamp, NetworksRead)>,
     /// Since when each reading of the networks' configuration has found none that can be decoded.
     pub(crate) unconfigured_since: Option<Timestamp>,
+    /// Since when each reading of the configuration that shows how the runtime loads it has shown that it can
+    /// make no network.
+    pub(crate) unready_since: Option<Timestamp>,
     /// When a reading of the networks' configuration last found one after others that had found none.
     pub(crate) reconfigured_at: Option<Timestamp>,
     /// When the runtime first made a sandbox with a network and without a call of the plugin `loopback`.
@@ -111,9 +114,17 @@ pub(crate) enum HasRecord {
 /// At most this many unreadable files are remembered. A power cut damages a few.
 const UNREAD: usize = 1024;
 
+/// The plugin that containerd calls beside those of the pod's network.
+pub(crate) const LOOPBACK: &str = "loopback";
+
 /// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of
 /// 2 minutes.
 pub(crate) const MAKING: Duration = Duration::from_secs(4 * 60);
+
+/// Returns folders without the slash at their end.
+fn trimmed(folders: &[String]) -> BTreeSet<&str> {
+    folders.iter().map(|folder| folder.trim_end_matches('/')).collect()
+}
 
 /// Whether a place of records is a socket on which a runtime answered. The other places are folders.
 fn is_socket(place: &str) -> bool {
@@ -185,10 +196,29 @@ impl Records {
         self.networks.as_ref().map_or(&[], |(_, read)| &read.networks)
     }
 
-    /// The folders in which the runtime looks for the executables of plugins, as it said with its last call.
+    /// The folders in which the runtime looks for the executables of plugins, as it said with its last call;
+    /// if it has called none since it started, as it is configured.
     pub(crate) fn plugin_folders(&self) -> Vec<String> {
-        let folders = self.cni_path.iter().flat_map(|path| path.split(':'));
-        folders.filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
+        let Some(path) = &self.cni_path else {
+            return self.networks.as_ref().map(|(_, read)| read.folders.plugins.clone()).unwrap_or_default();
+        };
+        path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// How the runtime that serves pods loads its network, if that is known. What it said with its last call
+    /// counts more than its configuration, which may have changed since it started.
+    pub(crate) fn loading(&self) -> Option<&NetworkLoading> {
+        let (_, read) = self.networks.as_ref()?;
+        let loading = read.loading.as_ref()?;
+        let missing = loading.fault.as_ref().and_then(|it| it.plugin.as_deref());
+        // A runtime that makes networks without that plugin does not need it.
+        if missing == Some(LOOPBACK) && self.no_loopback_since.is_some() {
+            return None;
+        }
+        if missing.is_some() && trimmed(&self.plugin_folders()) != trimmed(&read.folders.plugins) {
+            return None;
+        }
+        Some(loading)
     }
 
     /// The folders of the node, as far as they are known.

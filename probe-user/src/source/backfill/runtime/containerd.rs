@@ -7,13 +7,13 @@ mod imports;
 
 use std::path::{Path, PathBuf};
 
-use probe_common::runtime::{CONTAINERD, CRI_PLUGINS};
-use toml::Table;
+use probe_common::runtime::{CONTAINERD, CRI_PLUGINS, of_distributions};
+use toml::{Table, Value};
 
 use super::{
     Place, Reader, Records, Sandboxes,
     daemon::{
-        Daemon, Kind, Process, opened,
+        Daemon, Kind, NetworkSettings, Process, Strictness, opened,
         settings::{self, UnreadSetting},
     },
 };
@@ -28,6 +28,9 @@ use crate::{
 pub(super) const READER: Reader = Reader { daemon, records: |place, _, _| vec![records(&place)] };
 
 const SANDBOXES: &str = "sandboxes";
+/// Where the CRI plugin looks for CNI plugins, and how many configurations it loads, if it is not told.
+const PLUGINS: &str = "/opt/cni/bin";
+const DEFAULT_FILES: usize = 1;
 
 fn daemon(process: &Process<'_>) -> Daemon {
     let read = configuration(process);
@@ -44,7 +47,41 @@ fn daemon(process: &Process<'_>) -> Daemon {
         .or_else(|| path(process, config.as_ref(), &["grpc", "address"]))
         .or_else(|| usual(config.as_ref(), CONTAINERD.sockets));
     let networks = config.as_ref().and_then(networks).map(|path| process.absolute(path));
-    Daemon { root, networks, socket, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Containerd)) }
+    let loads = config.as_ref().and_then(|config| loads(process, config));
+    Daemon { root, networks, loads, socket, unread, ..Daemon::new(Kind::Runtime(RuntimeKind::Containerd)) }
+}
+
+/// Returns how the CRI plugin loads the network of pods (`pkg/cri/config`, go-cni's `loadFromConfDir`);
+/// `None` if the plugin is disabled.
+fn loads(process: &Process<'_>, config: &Table) -> Option<NetworkSettings> {
+    let disabled = settings::texts(config, &["disabled_plugins"]);
+    if disabled.iter().any(|name| *name == "cri" || CRI_PLUGINS.contains(name)) {
+        return None;
+    }
+    let folder = networks(config).or_else(|| of_distributions(|row| row.networks).next().copied())?;
+    let mut plugins = Vec::new();
+    let mut files = DEFAULT_FILES;
+    let mut needs_loopback = true;
+    for plugin in CRI_PLUGINS {
+        plugins.extend(settings::texts(config, &["plugins", plugin, "cni", "bin_dirs"]));
+        plugins.extend(settings::text(config, &["plugins", plugin, "cni", "bin_dir"]));
+        if let Some(most) =
+            settings::value(config, &["plugins", plugin, "cni", "max_conf_num"]).and_then(Value::as_integer)
+        {
+            // 0: all.
+            files = usize::try_from(most).ok().filter(|most| *most > 0).unwrap_or(usize::MAX);
+        }
+        let is_internal = settings::value(config, &["plugins", plugin, "cni", "use_internal_loopback"]);
+        needs_loopback &= is_internal.and_then(Value::as_bool) != Some(true);
+    }
+    if plugins.is_empty() {
+        plugins.push(PLUGINS);
+    }
+    Some(NetworkSettings {
+        folder: process.absolute(folder),
+        plugins: plugins.into_iter().map(|path| process.absolute(path)).collect(),
+        strictness: Strictness::Stops { files, needs_loopback },
+    })
 }
 
 /// Returns the path that the configuration has for these keys.
@@ -103,9 +140,49 @@ fn sandboxes(host: &HostRoot, plugin: &Path) -> Sandboxes {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::symlink, path::PathBuf};
+
     use toml::Table;
 
-    use super::networks;
+    use super::{NetworkSettings, Strictness, networks};
+    use crate::source::{backfill::runtime::daemon::find, host::HostRoot};
+
+    /// Returns how a containerd with this configuration loads the network of pods.
+    fn loads(configuration: &str) -> Option<NetworkSettings> {
+        let node = tempfile::tempdir().expect("a directory");
+        let process = node.path().join("proc/20");
+        fs::create_dir_all(process.join("ns")).expect("directories");
+        fs::create_dir_all(node.path().join("etc/containerd")).expect("directories");
+        symlink("net:[4026531840]", process.join("ns/net")).expect("a link");
+        for (path, text) in [
+            ("proc/20/comm", "containerd\n"),
+            ("proc/20/cmdline", "/usr/bin/containerd\0"),
+            ("proc/20/cgroup", "0::/system.slice/containerd.service\n"),
+            ("proc/20/status", "Uid:\t0\t0\t0\t0\n"),
+            ("etc/containerd/config.toml", configuration),
+        ] {
+            fs::write(node.path().join(path), text).expect("a file");
+        }
+        find(&HostRoot::open(node.path()).expect("the root")).pop().expect("containerd").loads
+    }
+
+    #[test]
+    fn how_it_loads_the_network_of_pods_is_configured() {
+        let settings = |folder: &str, plugins: &[&str], files, needs_loopback| NetworkSettings {
+            folder: PathBuf::from(folder),
+            plugins: plugins.iter().map(PathBuf::from).collect(),
+            strictness: Strictness::Stops { files, needs_loopback },
+        };
+        assert_eq!(loads(""), Some(settings("/etc/cni/net.d", &["/opt/cni/bin"], 1, true)));
+        let old =
+            "[plugins.'io.containerd.grpc.v1.cri'.cni]\nconf_dir = '/n'\nbin_dir = '/b'\nmax_conf_num = 0\n";
+        assert_eq!(loads(old), Some(settings("/n", &["/b"], usize::MAX, true)));
+        let new = "[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/a', '/b']\nmax_conf_num = 2\n\
+                   use_internal_loopback = true\n";
+        assert_eq!(loads(new), Some(settings("/etc/cni/net.d", &["/a", "/b"], 2, false)));
+        assert_eq!(loads("disabled_plugins = ['cri']"), None, "Docker's containerd serves no pods");
+        assert_eq!(loads("root = "), None, "it cannot be read");
+    }
 
     #[test]
     fn the_networks_folder_is_found_in_either_version() {

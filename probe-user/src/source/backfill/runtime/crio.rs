@@ -9,14 +9,14 @@
 
 use std::path::{Path, PathBuf};
 
-use probe_common::runtime::CRIO;
+use probe_common::runtime::{CRIO, of_distributions};
 use serde::Deserialize;
 use toml::Table;
 
 use super::{
     Place, Reader, Records,
     daemon::{
-        Daemon, Kind, Process,
+        Daemon, Kind, NetworkSettings, Process, Strictness,
         settings::{self, UnreadSetting},
     },
 };
@@ -92,10 +92,37 @@ fn daemon(process: &Process<'_>) -> Daemon {
             .as_ref()
             .and_then(|said| said.own(&["crio", "network", "network_dir"]))
             .map(PathBuf::from),
+        loads: said.as_ref().and_then(|said| loads(process, said)),
         socket: path(process, said.as_ref(), &SOCKET_SETTING),
         unread,
         ..Daemon::new(Kind::Runtime(RuntimeKind::Crio))
     }
+}
+
+/// Returns how it loads the network of pods (`pkg/config`, ocicni's `loadNetworks`); `None` if it is told
+/// which network to take. Distributions build it with other folders of plugins, so the default is not known.
+fn loads(process: &Process<'_>, said: &Settings) -> Option<NetworkSettings> {
+    let network = ["crio", "network", "cni_default_network"];
+    if process.option(&["--cni-default-network"]).is_some() || said.own(&network).is_some() {
+        return None;
+    }
+    let folder =
+        process.option(&["--cni-config-dir"]).or_else(|| process.variable("CONTAINER_CNI_CONFIG_DIR"));
+    let folder = folder.or_else(|| Some(process.absolute(said.own(&["crio", "network", "network_dir"])?)));
+    let lists =
+        said.own.iter().rev().map(|table| settings::texts(table, &["crio", "network", "plugin_dirs"]));
+    let mut plugins = lists.into_iter().find(|list| !list.is_empty()).unwrap_or_default();
+    plugins.extend(said.own(&["crio", "network", "plugin_dir"]));
+    let is_told =
+        process.option(&["--cni-plugin-dir"]).or_else(|| process.variable("CONTAINER_CNI_PLUGIN_DIR"));
+    if is_told.is_some() {
+        plugins.clear();
+    }
+    Some(NetworkSettings {
+        folder: folder.or_else(|| of_distributions(|row| row.networks).next().map(PathBuf::from))?,
+        plugins: plugins.into_iter().map(|path| process.absolute(path)).collect(),
+        strictness: Strictness::PassesOver,
+    })
 }
 
 /// Returns the path that a setting has.

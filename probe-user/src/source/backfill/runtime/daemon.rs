@@ -6,7 +6,7 @@
 
 mod known;
 pub(super) mod opened;
-pub(super) mod settings;
+pub(in crate::source::backfill) mod settings;
 
 use std::{
     collections::BTreeSet,
@@ -37,11 +37,32 @@ pub(crate) struct Daemon {
     pub(crate) run_root: Option<PathBuf>,
     /// The folder of the network configurations.
     pub(crate) networks: Option<PathBuf>,
+    /// How it loads the network of pods. `None`: it serves no pods, or that is not known.
+    pub(crate) loads: Option<NetworkSettings>,
     /// The socket for requests, if it is known.
     pub(crate) socket: Option<PathBuf>,
     /// The configuration file that could not be read.
     pub(crate) unread: Option<UnreadSetting>,
     pub(super) files: Option<HostRoot>,
+}
+
+/// How a runtime loads the network of pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NetworkSettings {
+    pub(crate) folder: PathBuf,
+    /// The folders in which it looks for plugins. Empty: they are not known.
+    pub(crate) plugins: Vec<PathBuf>,
+    pub(crate) strictness: Strictness,
+}
+
+/// What a runtime does with a file that it cannot load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strictness {
+    /// It loads the first files by name, at most so many, and fails at a bad one. It may call the plugin
+    /// `loopback` too.
+    Stops { files: usize, needs_loopback: bool },
+    /// It takes the first file that it can load, if its plugins are there.
+    PassesOver,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +115,7 @@ impl Daemon {
             root: self.root.clone(),
             run_root: self.run_root.clone(),
             networks: self.networks.clone(),
+            loads: self.loads.clone(),
             socket: self.socket.clone(),
             unread: self.unread.clone(),
             files,
@@ -246,7 +268,16 @@ fn serves(kind: Kind, arguments: &[String]) -> bool {
 
 impl Daemon {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, root: None, run_root: None, networks: None, socket: None, unread: None, files: None }
+        Self {
+            kind,
+            root: None,
+            run_root: None,
+            networks: None,
+            loads: None,
+            socket: None,
+            unread: None,
+            files: None,
+        }
     }
 }
 

@@ -30,7 +30,8 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const LIMITS: Limits = Limits { hung: Duration::from_millis(50), spare: 2 };
+const LIMITS: Limits =
+    Limits { hung: Duration::from_millis(50), spare: 2, reread: Duration::from_secs(3600) };
 
 /// Paths that hang until they are released.
 #[derive(Clone, Default)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{Unreadable, tail::end, time};
 use crate::source::host::{HostRoot, ReadError, lines};
 
-/// The kubelet's folder of logs. Each container has a folder in that of its pod, and each start a file `N.log`
-/// there.
+/// The kubelet's folder of logs. Each container has a folder in that of its pod, and each start a file
+/// `N.log` there.
 const FOLDER: &str = "/var/log/pods";
 
 /// A container that has just been started may have said nothing yet.

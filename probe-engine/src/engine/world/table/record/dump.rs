@@ -37,6 +37,8 @@ pub enum Record {
     Asked,
     /// Since then no network's configuration could be decoded.
     Unconfigured,
+    /// Since then the runtime can make no network.
+    Unready,
     /// A network's configuration could be decoded again then.
     Reconfigured,
     /// A sandbox's network was first made then without the plugin `loopback`.
@@ -57,6 +59,7 @@ impl Records {
             cache_read_at,
             networks,
             unconfigured_since,
+            unready_since,
             reconfigured_at,
             no_loopback_since,
             cni_path,
@@ -99,6 +102,7 @@ impl Records {
             (*asked_at, Record::Asked),
             (Some(*cache_read_at).filter(|at| *at > Timestamp::ZERO), Record::CacheRead),
             (*unconfigured_since, Record::Unconfigured),
+            (*unready_since, Record::Unready),
             (*reconfigured_at, Record::Reconfigured),
             (*no_loopback_since, Record::NoLoopback),
             (*without_runtimes_since, Record::WithoutRuntimes),
@@ -132,6 +136,7 @@ impl Records {
             Record::Asked => self.asked_at = Some(at),
             Record::CacheRead => self.cache_read_at = at,
             Record::Unconfigured => self.unconfigured_since = Some(at),
+            Record::Unready => self.unready_since = Some(at),
             Record::Reconfigured => self.reconfigured_at = Some(at),
             Record::NoLoopback => self.no_loopback_since = Some(at),
             Record::CniPath(path) => self.cni_path = Some(path),

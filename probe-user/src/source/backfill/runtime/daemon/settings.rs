@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::source::host::{HostRoot, ReadError};
 
@@ -43,9 +43,19 @@ pub(crate) fn table(files: &HostRoot, path: &Path) -> Result<Option<Table>, Unre
 
 /// Returns the text at the end of these keys. An empty text counts as unset.
 pub(crate) fn text<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a str> {
+    value(table, keys)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// Returns the value at the end of these keys.
+pub(crate) fn value<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Value> {
     let (last, before) = keys.split_last()?;
-    let inner = before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?;
-    inner.get(*last)?.as_str().filter(|text| !text.is_empty())
+    before.iter().try_fold(table, |table, key| table.get(*key)?.as_table())?.get(*last)
+}
+
+/// Returns the texts in the list at the end of these keys.
+pub(crate) fn texts<'a>(table: &'a Table, keys: &[&str]) -> Vec<&'a str> {
+    let list = value(table, keys).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).filter(|text| !text.is_empty()).collect()
 }
 
 #[cfg(test)]

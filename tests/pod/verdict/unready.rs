@@ -1,0 +1,61 @@
+//! A node whose runtime can make no network, until its cause is repaired.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use tests::{keyed::Faults, node::Node, stream::Stream};
+
+use super::{
+    failing::has_own_containerd, findings, rarer::Kubelet, stuck::until_closed_after, wait_for_candidates,
+    watch,
+};
+
+const KEY: &str = "node_network_unready/node";
+/// The files are read this often if no pod starts or ends. It is confirmed when it has lasted for as long.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The file is cut off, as after a power loss, and then a plugin is missing. No pod starts or ends.
+#[test]
+#[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
+fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
+    if has_own_containerd()? {
+        eprintln!("not tested: another containerd runs on this machine, and may be the one that serves pods");
+        return Ok(());
+    }
+    let _kubelet = Kubelet::start()?;
+    let node = Node::start_keyed(Faults::default())?;
+    let mut stream = watch(&node)?;
+    let path = node.conflist();
+    let whole = fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+    fs::write(&path, whole.get(..whole.len() / 2).context("it is empty")?)?;
+    until_unready(&mut stream, "bad_configuration")?;
+    fs::write(&path, &whole)?;
+    until_closed_after(MINUTE, &mut stream, KEY)?;
+    node.hide_plugin("keyed")?;
+    until_unready(&mut stream, "plugin_missing")?;
+    node.show_plugin("keyed")?;
+    stream.until_after(MINUTE, "the end of the second finding", |event| {
+        event["event"] == "finding.closed" && event["finding"]["detail"]["how"] == "plugin_missing"
+    })?;
+    wait_for_candidates();
+    let (received, _) = stream.end()?;
+    let found = findings(&received);
+    let keys: Vec<&str> = found.keys().map(String::as_str).collect();
+    ensure!(keys == [KEY], "{found:#?}");
+    let file = path.display().to_string();
+    for event in received.events.iter().filter(|it| it["event"] == "finding.confirmed") {
+        let it = &event["finding"];
+        let summary = it["summary"].as_str().context("no summary")?;
+        ensure!(it["detail"]["config_file"] == *file && summary.contains(&file), "{it:#}");
+        let is_file = it["detail"]["how"] == "bad_configuration";
+        let reason = if is_file { "EOF while parsing" } else { "the plugin keyed" };
+        ensure!(summary.contains(reason), "{summary}");
+    }
+    node.stop()
+}
+
+fn until_unready(stream: &mut Stream, how: &str) -> Result<()> {
+    stream.until_after(2 * MINUTE, how, |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["detail"]["how"] == how
+    })
+}
