@@ -4,6 +4,7 @@
 
 mod args;
 mod boot;
+mod child;
 #[cfg(unix)]
 mod client;
 mod cluster;
@@ -14,6 +15,7 @@ mod input;
 #[cfg(unix)]
 mod known;
 mod manual;
+mod mcp;
 #[cfg(feature = "live")]
 mod on_node;
 mod output;
@@ -82,6 +84,10 @@ enum Command {
     /// Show live in a terminal what is wrong on this node, and how pods start, as the running agent sees it
     #[cfg(feature = "live")]
     Top(top::Top),
+    /// Answer an AI agent about this node, as a server of the Model Context Protocol on standard input and
+    /// output; read-only
+    #[cfg(feature = "live")]
+    Mcp(mcp::Mcp),
     /// Say in one line whether this node is well, for engines that write conditions of nodes
     #[cfg(unix)]
     Verdict(verdict::Verdict),
@@ -103,6 +109,9 @@ impl Command {
             Self::OnNode(_) | Self::Top(_) | Self::Export(_) => true,
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Known(_) => true,
             Self::Pods(_) | Self::Boot(_) | Self::Verdict(_) | Self::Completions(_) | Self::Man(_) => false,
+            // The commands that it runs read them.
+            #[cfg(feature = "live")]
+            Self::Mcp(_) => false,
         }
     }
 
@@ -113,7 +122,7 @@ impl Command {
             Self::OnNode(command) => command.verbose(),
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Pods(_) | Self::Boot(_) => 0,
             #[cfg(feature = "live")]
-            Self::Top(_) | Self::Export(_) => 0,
+            Self::Top(_) | Self::Mcp(_) | Self::Export(_) => 0,
             #[cfg(unix)]
             Self::Verdict(_) | Self::Known(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
@@ -170,6 +179,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Pods(pods) => pods.run(),
         #[cfg(feature = "live")]
         Command::Top(top) => top.run(),
+        #[cfg(feature = "live")]
+        Command::Mcp(mcp) => mcp.run(cli.known),
         #[cfg(feature = "live")]
         Command::Export(export) => export.run(),
         #[cfg(unix)]

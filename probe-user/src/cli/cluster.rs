@@ -15,7 +15,7 @@ use std::{
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
     thread,
     time::Duration,
 };
@@ -27,17 +27,22 @@ use strum::VariantNames as _;
 use self::{
     agents::{Agent, Found},
     kubectl::{Ended, Kubectl},
-    together::Answer,
+    together::{Answer, Note},
 };
 use super::{
     CANNOT,
     args::{self, Form},
+    child::Limits,
+    mcp::{self, Nodes, Reply, tool::Call},
     output, say, usage,
 };
 use crate::{duration::duration, model::finding::Kind};
 
 /// The name by which kubectl finds its plugin.
 const NAME: &str = "kubectl-sandprobe";
+
+/// The longest output of a node that is read, bytes.
+const MAX_OUTPUT_BYTES: u64 = 64 << 20;
 
 /// Ask the sandprobe agents of a cluster's nodes, through kubectl exec
 #[derive(Debug, Parser)]
@@ -84,6 +89,26 @@ Exit codes:
      or boot could not read everything
   2  a node has not answered, or its command failed: a line on standard error says which and why";
 
+/// A command for the nodes.
+struct Asked<'a> {
+    words: &'a [String],
+    form: Form,
+    /// The nodes to ask; all if empty.
+    nodes: &'a [String],
+    /// Whether each node would answer the same.
+    is_one_enough: bool,
+    limits: Limits<'a>,
+}
+
+/// What the nodes have printed.
+struct Gathered {
+    text: String,
+    notes: Vec<Note>,
+    /// The exit code of the plugin.
+    code: u8,
+    has_answer: bool,
+}
+
 /// Which agents are asked.
 #[derive(Debug, Args)]
 struct Which {
@@ -126,6 +151,10 @@ enum Command {
         #[arg(long)]
         all: bool,
 
+        /// List incidents instead: findings of one cause as one row or object
+        #[arg(long)]
+        incidents: bool,
+
         /// List only findings of this kind; may be repeated
         #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Kind::VARIANTS))]
         kind: Vec<String>,
@@ -154,6 +183,9 @@ enum Command {
     Leaks,
     /// Show what sandprobe can see on each node, how, and what to change to see more
     Doctor,
+    /// Answer an AI agent about all nodes, as a server of the Model Context Protocol on standard input and
+    /// output; read-only
+    Mcp,
 }
 
 impl Command {
@@ -161,8 +193,11 @@ impl Command {
     fn typed(&self, form: Form) -> Vec<String> {
         let mut words = Vec::new();
         match self {
-            Self::Findings { all, kind, pod } => {
+            Self::Findings { all, incidents, kind, pod } => {
                 words.push("findings".to_owned());
+                if *incidents {
+                    words.push("--incidents".to_owned());
+                }
                 if *all {
                     words.push("--all".to_owned());
                 }
@@ -186,6 +221,7 @@ impl Command {
             }
             Self::Leaks => words.push("leaks".to_owned()),
             Self::Doctor => words.push("doctor".to_owned()),
+            Self::Mcp => words.push("mcp".to_owned()),
         }
         if form == Form::Json {
             words.push("--output=json".to_owned());
@@ -215,16 +251,40 @@ pub(super) fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 impl Cluster {
     fn run(&self) -> anyhow::Result<u8> {
-        let patience = self.timeout;
+        if matches!(self.command, Command::Mcp) {
+            mcp::serve(self)?;
+            return Ok(0);
+        }
+        let never = AtomicBool::new(false);
+        let limits =
+            Limits { patience: self.timeout, until: None, max_bytes: MAX_OUTPUT_BYTES, is_cancelled: &never };
+        let Gathered { text, notes, code, has_answer: _ } = self.gather(&Asked {
+            words: &self.command.typed(self.output),
+            form: self.output,
+            nodes: &self.which.node,
+            is_one_enough: false,
+            limits,
+        })?;
+        for Note { node, text } in notes {
+            say(&format!("{node}: {text}"));
+        }
+        output::write(&mut text.into_bytes())?;
+        Ok(code)
+    }
+
+    /// Runs a command on the nodes, and puts together what they print.
+    fn gather(&self, asked: &Asked<'_>) -> anyhow::Result<Gathered> {
         let kubectl = Kubectl {
             context: self.which.context.clone(),
             kubeconfig: self.which.kubeconfig.clone(),
             namespace: self.which.namespace.clone(),
         };
         let Found { agents, strangers } =
-            agents::list(&kubectl, &self.which.selector, &self.which.container, patience)?;
-        for pod in &strangers {
-            say(&format!("{pod}: it has an agent's labels, and no DaemonSet made it: it is not asked"));
+            agents::list(&kubectl, &self.which.selector, &self.which.container, asked.limits)?;
+        let mut notes = Vec::new();
+        for pod in strangers {
+            let text = "it has an agent's labels, and no DaemonSet made it: it is not asked".to_owned();
+            notes.push(Note { node: pod, text });
         }
         if agents.is_empty() {
             bail!(
@@ -235,26 +295,32 @@ impl Cluster {
                 self.which.container
             );
         }
-        let names = &self.which.node;
-        let wanted: Vec<Agent> =
+        let names = asked.nodes;
+        let mut wanted: Vec<Agent> =
             agents.into_iter().filter(|agent| names.is_empty() || names.contains(&agent.node)).collect();
         let there: BTreeSet<&str> = wanted.iter().map(|agent| agent.node.as_str()).collect();
         let mut code = 0;
-        let asked: BTreeSet<&str> = self.which.node.iter().map(String::as_str).collect();
-        for absent in asked.difference(&there) {
-            say(&format!("{absent}: no agent's pod is there"));
+        let named: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        for absent in named.difference(&there) {
+            notes.push(Note { node: (*absent).to_owned(), text: "no agent's pod is there".to_owned() });
             code = CANNOT;
         }
+        if asked.is_one_enough && names.is_empty() {
+            wanted.retain(|agent| agent.pod.is_ok());
+            wanted.truncate(1);
+        }
         let mut answers = Vec::new();
-        for (node, ended) in self.ask(&kubectl, wanted, patience) {
+        for (node, ended) in self.ask(&kubectl, wanted, asked) {
             match ended {
                 Ok(Ended { stdout, stderr, code: status }) => {
                     let has_failed = status >= CANNOT;
                     if has_failed && stderr.trim().is_empty() {
-                        say(&format!("{node}: its command ended with exit code {status}"));
+                        let text = format!("its command ended with exit code {status}");
+                        notes.push(Note { node: node.clone(), text });
                     }
                     for line in stderr.lines().filter(|line| !line.trim().is_empty()) {
-                        say(&format!("{node}: {}", line.strip_prefix("sandprobe: ").unwrap_or(line)));
+                        let text = line.strip_prefix("sandprobe: ").unwrap_or(line).to_owned();
+                        notes.push(Note { node: node.clone(), text });
                     }
                     code = code.max(status.min(CANNOT));
                     // A command that failed and printed nothing has not answered.
@@ -262,25 +328,26 @@ impl Cluster {
                         answers.push(Answer { node, text: stdout });
                     }
                 }
-                Err(why) => {
-                    say(&format!("{node}: {why}"));
+                Err(text) => {
+                    notes.push(Note { node, text });
                     code = CANNOT;
                 }
             }
         }
-        let mut bytes = match self.output {
-            Form::Text => together::text(&answers).into_bytes(),
+        let text = match asked.form {
+            Form::Text => together::text(&answers),
             Form::Json => {
                 let (lines, unread) = together::json(&answers);
                 for node in unread {
-                    say(&format!("{node}: its answer is not JSON"));
+                    let text = "its answer is not JSON".to_owned();
+                    notes.push(Note { node: node.to_owned(), text });
                     code = CANNOT;
                 }
-                lines.into_bytes()
+                lines
             }
         };
-        output::write(&mut bytes)?;
-        Ok(code)
+        let has_answer = !answers.is_empty();
+        Ok(Gathered { text, notes, code, has_answer })
     }
 
     /// Returns what each node answers, or why it does not, in the order of the nodes' names.
@@ -288,9 +355,8 @@ impl Cluster {
         &self,
         kubectl: &Kubectl,
         agents: Vec<Agent>,
-        patience: Duration,
+        asked: &Asked<'_>,
     ) -> Vec<(String, Result<Ended, String>)> {
-        let words = self.command.typed(self.output);
         let workers = usize::from(self.parallel).min(agents.len());
         let queue = Mutex::new(agents.into_iter());
         let done = Mutex::new(Vec::new());
@@ -301,8 +367,9 @@ impl Cluster {
                         // No holder of a lock panics.
                         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
                         let Some(Agent { node, pod }) = next else { return };
-                        let ended =
-                            pod.and_then(|pod| kubectl.exec(&pod, &self.which.container, &words, patience));
+                        let ended = pod.and_then(|pod| {
+                            kubectl.exec(&pod, &self.which.container, asked.words, asked.limits)
+                        });
                         done.lock().unwrap_or_else(PoisonError::into_inner).push((node, ended));
                     }
                 });
@@ -311,6 +378,30 @@ impl Cluster {
         let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
         done.sort_by(|(one, _), (other, _)| one.cmp(other));
         done
+    }
+}
+
+impl Nodes for Cluster {
+    fn is_cluster(&self) -> bool {
+        true
+    }
+
+    fn patience(&self) -> Duration {
+        self.timeout
+    }
+
+    fn ask(&self, call: &Call<'_>, limits: Limits<'_>) -> Result<Reply, String> {
+        let nodes = if call.nodes.is_empty() { &self.which.node } else { &call.nodes };
+        let asked = Asked {
+            words: &call.words(&[]),
+            form: call.form,
+            nodes,
+            is_one_enough: call.tool.is_one_enough,
+            limits,
+        };
+        let Gathered { text, notes, has_answer, .. } =
+            self.gather(&asked).map_err(|error| format!("{error:#}"))?;
+        Ok(Reply { text, notes: together::notes(notes), has_answer })
     }
 }
 
@@ -364,6 +455,7 @@ mod tests {
             typed("findings --all --kind cni_slow --kind cni_queue --pod shop/web-0", Form::Json),
             "findings --all --kind=cni_slow --kind=cni_queue --pod=shop/web-0 --output=json"
         );
+        assert_eq!(typed("findings --incidents", Form::Text), "findings --incidents");
         assert_eq!(typed("pods --slow --context c -n ops", Form::Text), "pods --slow");
         assert_eq!(typed("pods --phases", Form::Text), "pods --phases");
         assert_eq!(typed("boot --restarts", Form::Text), "boot --restarts");

@@ -3,16 +3,14 @@
 //! Whoever may make a pod in the namespace can give it the agents' labels. So the labels alone are not
 //! believed: a pod is an agent's only if a DaemonSet made it, and all agents are of one DaemonSet.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::kubectl::Kubectl;
+use crate::cli::child::Limits;
 
 /// A node, and the pod of its agent; or why none can be asked.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,17 +113,17 @@ pub(super) fn list(
     kubectl: &Kubectl,
     selector: &str,
     container: &str,
-    patience: Duration,
+    limits: Limits<'_>,
 ) -> anyhow::Result<Found> {
     let words = ["get", "pods", "--selector", selector, "--output", "json"];
-    let mut pods: Vec<Pod> = listed(kubectl, "the agents' pods", &words, patience)?;
+    let mut pods: Vec<Pod> = listed(kubectl, "the agents' pods", &words, limits)?;
     // The chart's pods that detach hooks have the labels too.
     pods.retain(|pod| pod.spec.containers.iter().any(|it| it.name == container));
     if pods.is_empty() {
         return Ok(Found::default());
     }
     let words = ["get", "daemonsets", "--output", "json"];
-    let sets: Vec<DaemonSet> = listed(kubectl, "whose pods they are", &words, patience)?;
+    let sets: Vec<DaemonSet> = listed(kubectl, "whose pods they are", &words, limits)?;
     found(pods, &sets)
 }
 
@@ -133,9 +131,9 @@ fn listed<T: DeserializeOwned>(
     kubectl: &Kubectl,
     what: &str,
     words: &[&str],
-    patience: Duration,
+    limits: Limits<'_>,
 ) -> anyhow::Result<Vec<T>> {
-    let text = kubectl.output(words, patience).map_err(|why| anyhow!("cannot list {what}: {why}"))?;
+    let text = kubectl.output(words, limits).map_err(|why| anyhow!("cannot list {what}: {why}"))?;
     let List { items } = serde_json::from_str(&text)
         .with_context(|| format!("what kubectl lists is not a list of {}", words[1]))?;
     Ok(items)

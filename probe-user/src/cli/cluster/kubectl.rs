@@ -1,18 +1,11 @@
 //! Runs kubectl, for a limited time.
 
-use std::{
-    io::{self, Read},
-    path::PathBuf,
-    process::{Child, Command, Stdio},
-    sync::mpsc::{self, Receiver},
-    thread,
-    time::{Duration, Instant},
-};
+use std::{path::PathBuf, process::Command};
 
-/// The longest output that is read, bytes.
-const MAX_OUTPUT_BYTES: u64 = 64 << 20;
-/// How often to check whether kubectl has ended, once its output has.
-const POLL_INTERVAL: Duration = Duration::from_millis(5);
+use crate::cli::child::{self, Limits, Output};
+
+/// Its name in PATH and in messages.
+const KUBECTL: &str = "kubectl";
 /// What kubectl prints if the command in the pod ended with a code other than 0. Without this line, such a
 /// code is kubectl's own.
 const TERMINATED: &str = "command terminated with exit code ";
@@ -35,10 +28,10 @@ pub(super) struct Ended {
 
 impl Kubectl {
     /// The output of a command of kubectl itself.
-    pub(super) fn output(&self, words: &[&str], patience: Duration) -> Result<String, String> {
+    pub(super) fn output(&self, words: &[&str], limits: Limits<'_>) -> Result<String, String> {
         let mut command = self.command();
         command.args(words);
-        let (stdout, stderr, code) = run(command, patience)?;
+        let Output { stdout, stderr, code } = child::run(command, KUBECTL, limits)?;
         if code == Some(0) { Ok(stdout) } else { Err(failure(&stderr, code)) }
     }
 
@@ -48,16 +41,16 @@ impl Kubectl {
         pod: &str,
         container: &str,
         words: &[String],
-        patience: Duration,
+        limits: Limits<'_>,
     ) -> Result<Ended, String> {
         let mut command = self.command();
         command.args(["exec", pod, "-c", container, "--", "/sandprobe"]).args(words);
-        let (stdout, stderr, code) = run(command, patience)?;
+        let Output { stdout, stderr, code } = child::run(command, KUBECTL, limits)?;
         ended(stdout, &stderr, code)
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new("kubectl");
+        let mut command = Command::new(KUBECTL);
         if let Some(context) = &self.context {
             command.arg("--context").arg(context);
         }
@@ -91,71 +84,6 @@ fn failure(stderr: &str, code: Option<i32>) -> String {
         (None, Some(code)) => format!("kubectl ended with exit code {code}"),
         (None, None) => "kubectl was killed".to_owned(),
     }
-}
-
-type Output = (String, String, Option<i32>);
-
-/// Runs the command until it and its output have ended, and kills it when its time is over.
-fn run(mut command: Command, patience: Duration) -> Result<Output, String> {
-    let until = Instant::now() + patience;
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        if error.kind() == io::ErrorKind::NotFound {
-            "kubectl is not in PATH".to_owned()
-        } else {
-            format!("cannot run kubectl: {error}")
-        }
-    })?;
-    let output = collected(&mut child, until);
-    if output.is_err() {
-        // The child is ours, and may have ended by now. What it started may hold the pipes: nobody waits for
-        // their end.
-        child.kill().ok();
-        child.wait().ok();
-    }
-    output.map_err(|error| match error.kind() {
-        io::ErrorKind::TimedOut => format!("it has not answered within {} s", patience.as_secs()),
-        _ => format!("cannot read what kubectl prints: {error}"),
-    })
-}
-
-fn collected(child: &mut Child, until: Instant) -> io::Result<Output> {
-    let stdout = reading(child.stdout.take())?;
-    let stderr = reading(child.stderr.take())?;
-    let stdout = text(&stdout, until)?;
-    let stderr = text(&stderr, until)?;
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((stdout, stderr, status.code()));
-        }
-        if Instant::now() >= until {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        thread::sleep(POLL_INTERVAL);
-    }
-}
-
-fn text(bytes: &Receiver<io::Result<Vec<u8>>>, until: Instant) -> io::Result<String> {
-    let left = until.saturating_duration_since(Instant::now());
-    let bytes = bytes.recv_timeout(left).map_err(|_late| io::Error::from(io::ErrorKind::TimedOut))??;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Reads to the end in a thread of its own, so that neither pipe fills up while the other is read.
-fn reading(pipe: Option<impl Read + Send + 'static>) -> io::Result<Receiver<io::Result<Vec<u8>>>> {
-    let pipe = pipe.ok_or_else(|| io::Error::other("it has no output"))?;
-    let (sender, bytes) = mpsc::channel();
-    thread::Builder::new().name("kubectl".to_owned()).spawn(move || {
-        let mut bytes = Vec::new();
-        let read =
-            pipe.take(MAX_OUTPUT_BYTES + 1).read_to_end(&mut bytes).and_then(|_| match bytes.len() as u64 {
-                ..=MAX_OUTPUT_BYTES => Ok(bytes),
-                _ => Err(io::Error::other(format!("it is longer than {} MiB", MAX_OUTPUT_BYTES >> 20))),
-            });
-        // Nobody waits any more once the time is over.
-        sender.send(read).ok();
-    })?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

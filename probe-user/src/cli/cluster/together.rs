@@ -12,6 +12,33 @@ pub(super) struct Answer {
     pub(super) text: String,
 }
 
+/// A remark about a node.
+pub(super) struct Note {
+    pub(super) node: String,
+    pub(super) text: String,
+}
+
+/// How many nodes are named before a remark that several have.
+const MAX_NAMED: usize = 10;
+
+/// Returns a line for each remark, under the names of its nodes.
+pub(super) fn notes(all: Vec<Note>) -> Vec<String> {
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for Note { node, text } in all {
+        groups.entry(text).or_default().push(node);
+    }
+    let mut lines = Vec::new();
+    for (text, nodes) in groups {
+        let more = match nodes.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        let named: Vec<&str> = nodes.iter().take(MAX_NAMED).map(String::as_str).collect();
+        lines.push(format!("{}{more}: {text}", named.join(", ")));
+    }
+    lines
+}
+
 /// Returns each text under the names of its nodes. Nodes with the same text share it: if all is well, that is
 /// a single line.
 pub(super) fn text(answers: &[Answer]) -> String {

@@ -49,6 +49,15 @@ impl Findings {
         let incidents = Incidents::of(&snapshot.findings);
         let mut bytes = match self.output {
             Form::Text => text(&incidents, &self.select, &snapshot).into_bytes(),
+            Form::Json if self.select.incidents => {
+                let mut bytes = Vec::new();
+                for it in wanted(&incidents, &self.select) {
+                    if let Some(it) = jsonl::Incident::of(&it, &snapshot.label) {
+                        jsonl::line(&it, &mut bytes);
+                    }
+                }
+                bytes
+            }
             Form::Json => {
                 let mut findings: Vec<&Finding> =
                     snapshot.findings.iter().filter(|it| self.select.keeps(it)).collect();
@@ -63,19 +72,29 @@ impl Findings {
     }
 }
 
-/// Lists the selected findings, those of an incident one below the other, each effect with a line that says
-/// what led to it.
-fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) -> String {
+/// Returns the incidents of which a finding is selected, in the order in which they are listed.
+fn wanted<'a>(incidents: &Incidents<'a>, select: &Select) -> Vec<Incident<'a>> {
     let mut all = incidents.all();
     all.retain(|it| it.members.iter().any(|it| select.keeps(it.finding)));
+    findings::sort_incidents(&mut all);
+    all
+}
+
+/// Lists the selected findings, those of an incident one below the other, each effect with a line that says
+/// what led to it. Of incidents lists the first finding alone.
+fn text(incidents: &Incidents<'_>, select: &Select, snapshot: &AgentSnapshot) -> String {
+    let all = wanted(incidents, select);
     if all.is_empty() {
         // The reason was printed already.
         let is_sure = snapshot.caveats.is_empty();
         return if is_sure { "no findings\n" } else { "no findings, as far as sandprobe can see\n" }
             .to_owned();
     }
-    findings::sort_incidents(&mut all);
-    let listed: Vec<_> = all.iter().flat_map(|it| listed(it, |it| select.keeps(it))).collect();
+    let listed: Vec<_> = if select.incidents {
+        all.iter().filter_map(|it| it.members.first()).map(Listed::alone).collect()
+    } else {
+        all.iter().flat_map(|it| listed(it, |it| select.keeps(it))).collect()
+    };
     let rows: Vec<_> = listed.iter().map(|it| row(it, snapshot.now)).collect();
     let table = aligned(HEADINGS, &rows);
     let mut lines = table.lines();
@@ -299,6 +318,13 @@ mod tests {
             "    caused by teardown_out_of_order",
         ];
         assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn of_an_incident_the_first_cause_alone_is_listed() {
+        assert_eq!(listed(&["--all", "--incidents"]), ["duplicate_sandbox"]);
+        // One of its findings is selected.
+        assert_eq!(listed(&["--incidents", "--kind", "leaked_address"]), ["duplicate_sandbox"]);
     }
 
     /// As `cargo xtask demo --replay` shows it, and the pages without the keys.

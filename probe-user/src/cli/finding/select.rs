@@ -22,6 +22,10 @@ pub(super) struct Select {
     #[arg(long)]
     all: bool,
 
+    /// List incidents instead: findings of one cause as one row or object
+    #[arg(long)]
+    pub(super) incidents: bool,
+
     /// List only findings of this kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = PossibleValuesParser::new(Kind::VARIANTS))]
     kind: Vec<String>,
