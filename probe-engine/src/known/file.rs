@@ -18,8 +18,8 @@ const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/known.lz4"));
 
 /// Returns the problems that this program brings.
 pub(super) fn built_in() -> Vec<Problem> {
-    let unpacked = lz4_flex::block::decompress_size_prepended(PACKED).unwrap_or_default();
-    let text = String::from_utf8(unpacked).unwrap_or_default();
+    let unpacked = lz4_flex::block::decompress_size_prepended(PACKED).expect("the build script packed it");
+    let text = String::from_utf8(unpacked).expect("the files are UTF-8");
     let mut parts = text.split_terminator('\0');
     let mut all = Vec::new();
     while let (Some(id), Some(text)) = (parts.next(), parts.next()) {

@@ -76,6 +76,7 @@ const DEL_AGAIN: &str = r#"del_again() {
     CNI_COMMAND=DEL CNI_CONTAINERID=$1 CNI_NETNS='' CNI_IFNAME=$3 CNI_PATH=${CNI_PATH:-/opt/cni/bin} \
     CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=$4;K8S_POD_NAME=$5;K8S_POD_INFRA_CONTAINER_ID=$1" \
     "${CNI_PATH:-/opt/cni/bin}/$plugin" || return 1
+  [ ! -e "/var/run/azure-vnet/deleteIDs/$1" ] || { echo "$2 kept: its release waits for azure-cns"; return 1; }
   echo "$2: DEL succeeded"
 }"#;
 

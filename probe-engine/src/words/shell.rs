@@ -99,8 +99,8 @@ pub(crate) fn look_for_configuration(file: Option<&str>, folder: Option<&str>) -
     }
     all.extend(lines(&[
         "# The network plugin's own pod writes this configuration when it starts. Look at its log, and delete that pod:",
-        "# its DaemonSet makes it again. Where kubectl works, with this node's name:",
-        "kubectl get pods -A -o wide --field-selector spec.nodeName=\"$(hostname)\"",
+        "# its DaemonSet makes it again. Where kubectl works, with the node's name in NODE_NAME:",
+        "kubectl get pods -A -o wide --field-selector \"spec.nodeName=$NODE_NAME\"",
     ]));
     all
 }

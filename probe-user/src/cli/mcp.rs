@@ -18,7 +18,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, Scope},
     time::{Duration, Instant},
@@ -92,6 +92,8 @@ struct Server<'a> {
     tools: Vec<Tool>,
     /// Calls without an answer, by their request's id, and whether each was cancelled.
     calls: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+    /// How many calls wait, run, or write their answer.
+    busy: AtomicUsize,
     /// Held by the call that runs.
     turn: Mutex<()>,
     /// Whether the client has closed its end of standard output.
@@ -107,6 +109,7 @@ pub(super) fn serve(nodes: &dyn Nodes) -> anyhow::Result<()> {
         nodes,
         tools: Tool::all(nodes.is_cluster())?,
         calls: Mutex::default(),
+        busy: AtomicUsize::new(0),
         turn: Mutex::default(),
         is_gone: AtomicBool::new(false),
     };
@@ -228,13 +231,15 @@ impl<'a> Server<'a> {
         let is_cancelled = Arc::new(AtomicBool::new(false));
         {
             let mut calls = self.calls();
-            if calls.len() >= MAX_CALLS {
+            // Calls whose answers the client has not read yet count too.
+            if self.busy.load(Ordering::Relaxed) >= MAX_CALLS {
                 return Err((FAILED, format!("{MAX_CALLS} calls are not answered yet: wait for one")));
             }
             if calls.contains_key(&key) {
                 return Err((NOT_REQUEST, "a request with this id is not answered yet".to_owned()));
             }
             calls.insert(key.clone(), Arc::clone(&is_cancelled));
+            self.busy.fetch_add(1, Ordering::Relaxed);
         }
         let answered = id.clone();
         let thread = thread::Builder::new().name("call".to_owned());
@@ -248,11 +253,13 @@ impl<'a> Server<'a> {
                 let content = json!([{ "type": "text", "text": text }]);
                 self.succeed(&answered, json!({ "content": content, "isError": is_error }), is_stateless);
             }
+            self.busy.fetch_sub(1, Ordering::Relaxed);
         });
         match begun {
             Ok(_) => Ok(()),
             Err(error) => {
                 self.calls().remove(&id.to_string());
+                self.busy.fetch_sub(1, Ordering::Relaxed);
                 Err((FAILED, format!("cannot start a thread: {error}")))
             }
         }

@@ -23,7 +23,7 @@
 105s  container main in b starts
 106s  container main in b exits 1
 107s  container main in b starts
-110s  sandbox c of calico-node-aaaaa on podnet 10.88.0.2
+110s  sandbox c of calico-node-b2c4d on podnet 10.88.0.2
 111s  container main in c starts
 112s  container main in c exits 1
 113s  container main in c starts

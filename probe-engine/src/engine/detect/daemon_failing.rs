@@ -45,6 +45,12 @@ use crate::{
     },
 };
 
+/// The kubelet's folder of the containers' logs.
+const POD_LOGS: &str = "/var/log/pods/";
+
+/// The signals of Linux.
+const SIGNALS: u32 = 64;
+
 /// How long the finding stays open if nobody starts the daemon any more, as when systemd has given up.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(60 * 60);
 
@@ -71,8 +77,15 @@ fn detect_in_plugin_pod(ctx: &DetectContext<'_>, sandbox: &Sandbox, found: &mut 
     for name in names {
         let runs = sandbox.work.containers.iter().filter(|run| run.name.as_deref() == Some(name));
         let Some((mut row, runs_since)) = failing_container(name, runs) else { continue };
-        row.words = pod.words.clone().filter(|words| words.since >= row.since);
         let key = Key::new(FindingKind::DaemonFailing.into_str(), &[uid.as_str(), name]);
+        // The first runs of a long loop are forgotten.
+        let since = ctx.open_finding(&key).map_or(row.since, |open| open.since.min(row.since));
+        row.words = pod.words.clone().filter(|words| words.since >= since);
+        if let Some(words) = &mut row.words {
+            // The pod's other containers may have been asked about too.
+            let own = format!("/{name}/");
+            words.said.retain(|it| !it.source.starts_with(POD_LOGS) || it.source.contains(&own));
+        }
         found.extend(failing(ctx, key, &row, runs_since, Some((&pod.named, plugins))));
     }
 }
@@ -97,7 +110,8 @@ fn failing_container<'a>(
             continue;
         }
         let (Some(code), None, false) = (ended.code, ended.stopped_at, run.listed) else { continue };
-        let signal = code.checked_sub(SIGNALLED).filter(|signal| *signal > 0);
+        // A program that exits with -1 has the code 255.
+        let signal = code.checked_sub(SIGNALLED).filter(|signal| (1..=SIGNALS).contains(signal));
         let end = End { code, signal, killer: None, oom: ended.oom };
         failing = Some(Failing::after(failing, name, run.started_at, ended.at, end));
     }
@@ -203,6 +217,9 @@ impl Explain for DaemonFailing {
             return if self.oom {
                 "The kernel's OOM killer ends the container soon after each start: its memory limit is too small for it. \
                  Pods that run keep their network; ADD and DEL of the plugin fail, or wait."
+            } else if self.signal.is_some() {
+                "The container crashes soon after each start. Pods that run keep their network; ADD and DEL of the plugin \
+                 fail, or wait."
             } else {
                 "The container finds something at its start without which it does not go on, says so, and ends. The kubelet \
                  starts it again, each time later, up to five minutes. Pods that run keep their network; ADD and DEL of the \

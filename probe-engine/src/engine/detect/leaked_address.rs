@@ -224,7 +224,8 @@ pub(super) fn is_reported(ctx: &DetectContext<'_>, container: &ContainerId, addr
     })
 }
 
-/// Whether another sandbox got the address later and has it in its namespace.
+/// Whether another sandbox got the address later and has it in its namespace. Where the store has no times,
+/// both may have been found at the same time.
 fn is_reassigned(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
     let all = ctx.index.addresses.by(&lease.address).filter_map(|key| ctx.world.attachments.get(key));
     let mut others = all
@@ -234,7 +235,7 @@ fn is_reassigned(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bo
         other
             .leases
             .iter()
-            .any(|it| it.kernel.is_some() && it.address == lease.address && it.since > lease.since)
+            .any(|it| it.kernel.is_some() && it.address == lease.address && it.since >= lease.since)
     })
 }
 

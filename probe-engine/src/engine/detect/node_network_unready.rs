@@ -52,7 +52,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     if !lookup::daemons::has_kubelet(ctx.world) {
         return;
     }
-    let Some(loading) = records.loading() else {
+    let Some((loading, fault)) = records.loading() else {
         found.extend(ctx.open_finding(&key).map(|open| Detection {
             key,
             kind: open.kind.clone(),
@@ -66,7 +66,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         return;
     };
     let program = Runtime::of(loading.runtime).daemon;
-    let Some(fault) = &loading.fault else { return };
+    let Some(fault) = fault else { return };
     if lookup::daemons::named(ctx.world, |comm| comm == program).next().is_none() {
         return;
     }
@@ -188,8 +188,8 @@ impl Explain for NodeNetworkUnready {
             }
             NetworkFaultForm::PluginMissing => {
                 "The runtime executes the plugin for each sandbox, and does not find it. An upgrade or a removal of a package \
-                 took the executable away, or it was installed in another folder. Pods stay ContainerCreating, pods that end \
-                 stay Terminating, and addresses that other plugins of the chain gave stay allocated."
+                 took the executable away, or it was installed in another folder. Pods stay Pending or ContainerCreating, pods that \
+                 end stay Terminating, and addresses that other plugins of the chain gave stay allocated."
             }
         }
     }

@@ -8,15 +8,19 @@ use std::net::IpAddr;
 use probe_common::runtime;
 
 use super::thing::{By, blind_plugins};
-use crate::model::{
-    change::Finding,
-    fact::{CniCommand, NetworkFaultForm},
-    finding::{
-        Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
-        LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep, WrongDelForm,
+use crate::{
+    engine::world::plugin_pods::writes_network,
+    model::{
+        change::Finding,
+        fact::{CniCommand, NetworkFaultForm},
+        finding::{
+            Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
+            LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep,
+            WrongDelForm,
+        },
+        id::Subnet,
+        time::Timestamp,
     },
-    id::Subnet,
-    time::Timestamp,
 };
 
 /// A row: findings of the kind `cause` lead to findings of the kind `effect`.
@@ -39,7 +43,7 @@ pub(super) struct Relation {
 pub(super) const RELATIONS: &[Relation] = &[
     row(Of::DaemonFailing, Of::StuckStart, By::Node, "the start waits for it").while_it_lasts().when(waits_for_daemon),
     row(Of::DaemonFailing, Of::StuckStop, By::Node, "the stop waits for it").while_it_lasts().when(waits_for_daemon),
-    row(Of::DaemonFailing, Of::CniFailing, By::Node, "the plugin needs it").while_it_lasts().when(waits_for_daemon),
+    row(Of::DaemonFailing, Of::CniFailing, By::Node, "the plugin needs it").while_it_lasts().when(is_of_plugin),
     row(Of::DaemonFailing, Of::NodeNetworkUnready, By::Node, "the plugin's pod writes the configuration")
         .when(writes_configuration),
     row(Of::NodeNetworkUnready, Of::StuckStart, By::Node, "the start waits for a network")
@@ -231,13 +235,23 @@ fn waits_for_daemon(cause: &Finding, effect: &Finding) -> bool {
     runtime::kubelets().any(|kubelet| kubelet == failing.daemon) || waits_for_runtime(effect)
 }
 
-/// Whether the daemon is a plugin's pod, and the runtime lacks a configuration and no plugin.
+/// Whether the calls that fail are of a plugin that needs the container.
+fn is_of_plugin(cause: &Finding, effect: &Finding) -> bool {
+    let Kind::DaemonFailing(failing) = &cause.kind else { return false };
+    waits_for_plugin(failing, effect)
+}
+
+/// Whether the daemon is the pod of a plugin that writes the configuration, and the runtime lacks that, or
+/// the plugin's executable.
 fn writes_configuration(cause: &Finding, effect: &Finding) -> bool {
     let (Kind::DaemonFailing(failing), Kind::NodeNetworkUnready(unready)) = (&cause.kind, &effect.kind)
     else {
         return false;
     };
-    !failing.plugins.is_empty() && unready.how != NetworkFaultForm::PluginMissing
+    if unready.how == NetworkFaultForm::PluginMissing {
+        return unready.plugin.as_ref().is_some_and(|plugin| failing.plugins.contains(plugin));
+    }
+    failing.plugins.iter().any(|plugin| writes_network(plugin))
 }
 
 /// Whether a start waits for the network, or a stop for a DEL, that one of these plugins is to make.

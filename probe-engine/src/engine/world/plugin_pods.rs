@@ -1,9 +1,11 @@
 //! The pods without which a CNI plugin does not work: they write its configuration, or answer its calls.
 
+use super::table::sandbox::run::is_generated;
 use crate::model::fact::PodName;
 
 /// The name of a DaemonSet, as its project's manifests have it, and the plugins that need its pod.
-const DAEMON_SETS: [(&str, &[&str]); 20] = [
+const DAEMON_SETS: [(&str, &[&str]); 24] = [
+    ("anetd", &["cilium-cni"]),
     ("antrea-agent", &["antrea"]),
     ("aws-node", &["aws-cni"]),
     ("azure-cns", &["azure-ipam", "azure-vnet"]),
@@ -13,11 +15,14 @@ const DAEMON_SETS: [(&str, &[&str]); 20] = [
     ("istio-cni-node", &["istio-cni"]),
     ("kindnet", &["ptp"]),
     ("kube-flannel-ds", &["flannel"]),
+    ("kube-flannel-ds-amd64", &["flannel"]),
     ("kube-multus-ds", &["multus", "multus-shim"]),
     ("kube-ovn-cni", &["kube-ovn"]),
     ("linkerd-cni", &["linkerd-cni"]),
     ("multus", &["multus", "multus-shim"]),
     ("ovnkube-node", &["ovn-k8s-cni-overlay"]),
+    ("rke2-canal", &["calico", "flannel"]),
+    ("rke2-multus", &["multus", "multus-shim"]),
     ("spiderpool-agent", &["spiderpool"]),
     ("terway", &["terway"]),
     ("terway-eni", &["terway"]),
@@ -26,9 +31,13 @@ const DAEMON_SETS: [(&str, &[&str]); 20] = [
     ("whereabouts", &["whereabouts"]),
 ];
 
-/// The API server puts a dash and this many letters or digits after a DaemonSet's name
-/// (`apiserver/pkg/storage/names/generate.go`).
-const SUFFIX: usize = 5;
+/// Plugins that are called beside another one, which makes the network.
+const ADDITIONS: [&str; 5] = ["azure-ipam", "istio-cni", "linkerd-cni", "spiderpool", "whereabouts"];
+
+/// Whether the pod of this plugin writes the configuration of the pods' network.
+pub(crate) fn writes_network(plugin: &str) -> bool {
+    !ADDITIONS.contains(&plugin)
+}
 
 /// Returns the plugins that need a pod of this name; none for most pods.
 pub(crate) fn plugins_of(pod: &PodName) -> &'static [&'static str] {
@@ -38,7 +47,7 @@ pub(crate) fn plugins_of(pod: &PodName) -> &'static [&'static str] {
 
 /// Splits the name of a DaemonSet's pod into that of the DaemonSet and the rest.
 pub(crate) fn daemon_set(pod: &str) -> Option<(&str, &str)> {
-    pod.rsplit_once('-').filter(|(_, suffix)| suffix.len() == SUFFIX)
+    pod.rsplit_once('-').filter(|(_, suffix)| is_generated(suffix))
 }
 
 #[cfg(test)]
@@ -52,6 +61,7 @@ mod tests {
             ("cilium-8k2bz", &["cilium-cni"]),
             ("cilium-operator-6f9c7b8d4-abcde", &[]),
             ("calico-node", &[]),
+            ("multus-admin", &[]),
             ("calico-kube-controllers-7d9f8-abcde", &[]),
             ("web-0", &[]),
             ("", &[]),

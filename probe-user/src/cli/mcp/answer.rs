@@ -141,12 +141,15 @@ fn shortened(line: &str) -> String {
     let Ok(Value::Object(mut object)) = serde_json::from_str(line) else {
         return cut(line, MAX_DATA_BYTES).to_owned();
     };
+    let whole = object.clone();
     loop {
-        let longest = object.values_mut().filter_map(Value::as_array_mut).max_by_key(|it| it.len());
-        let Some(list) = longest.filter(|list| list.len() > 1) else { break };
+        let lists = object.iter_mut().filter_map(|(name, value)| Some((name, value.as_array_mut()?)));
+        let longest = lists.max_by_key(|(_, list)| list.len());
+        let Some((name, list)) = longest.filter(|(_, list)| list.len() > 1) else { break };
         let quarter = list.len() / 4;
-        let left_out = list.len() - 2 * quarter;
-        list.splice(quarter..quarter + left_out, [Value::from(format!("{left_out} left out"))]);
+        let all = whole.get(name).and_then(Value::as_array).map_or(0, Vec::len);
+        let left_out = all.saturating_sub(2 * quarter);
+        list.splice(quarter..list.len() - quarter, [Value::from(format!("{left_out} left out"))]);
         let text = visible(&Value::from(object.clone()).to_string());
         if text.len() <= MAX_DATA_BYTES {
             return text;
@@ -208,6 +211,8 @@ mod tests {
         let events = shown["evidence"].as_array().expect("a list");
         assert_eq!((&shown["cause"], &shown["repair"]), (&json!("c"), &json!(["a", "b"])));
         assert_eq!((&events[0]["event"], &events[events.len() - 1]["event"]), (&json!(0), &json!(4999)));
+        let left_out = format!("{} left out", 5001 - events.len());
+        assert!(events.contains(&json!(left_out)), "{left_out}");
         let (text, _) = answer(&json!({}), &reply(json!({"a": "é".repeat(MAX_DATA_BYTES)}).to_string()));
         assert!(text.len() < MAX_DATA_BYTES + 1000);
     }

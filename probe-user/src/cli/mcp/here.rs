@@ -76,7 +76,7 @@ impl Nodes for Here {
         }
         let has_failed = code.is_none_or(|code| code >= i32::from(CANNOT));
         let has_answer = !(has_failed && stdout.is_empty());
-        if !has_answer && notes.is_empty() {
+        if has_failed && notes.is_empty() {
             notes.push(match code {
                 Some(code) => format!("the command ended with exit code {code}"),
                 None => "the command was killed by a signal".to_owned(),

@@ -120,6 +120,7 @@ impl Tool {
                         .ok_or_else(|| of_type(name, schema))?;
                     match name.as_str() {
                         "skip" => call.skip = number,
+                        _ if number == 0 => return Err(of_type(name, schema)),
                         _ => call.limit = number,
                     }
                 }

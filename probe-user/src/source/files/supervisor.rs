@@ -413,7 +413,10 @@ impl<R: Read> Supervisor<R> {
         } else {
             Duration::MAX
         };
-        let reread = self.limits.reread.saturating_sub(self.reread_at.elapsed());
+        let mut reread = Duration::MAX;
+        if self.job.is_none() && self.queue.reread.is_none() {
+            reread = self.limits.reread.saturating_sub(self.reread_at.elapsed());
+        }
         longest.min(self.until_search(clock::now())).min(reread)
     }
 

@@ -69,7 +69,7 @@ static PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe-ebpf.lz4"
 
 /// Unpacks the object that the build script made. It is needed only to load it.
 pub(crate) fn object() -> Vec<u8> {
-    lz4_flex::block::decompress_size_prepended(PACKED).unwrap_or_default()
+    lz4_flex::block::decompress_size_prepended(PACKED).expect("the build script packed it")
 }
 
 /// The options of a load.

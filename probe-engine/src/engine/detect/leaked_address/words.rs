@@ -73,6 +73,9 @@ impl Explain for LeakedAddress {
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        if self.many.is_some() && self.cause == Cause::ReleaseQueued {
+            return restart_cns();
+        }
         if self.many.is_some() {
             return lines(&[
                 "# This looks at the node again and writes a script that frees the leaked addresses one by one. The script",

@@ -324,6 +324,7 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             failing(CniCommand::Add, None, &["a"], 5),
             vec![
                 (plugin_not_up("macvlan", 5), failing(CniCommand::Add, None, &["a"], 5)),
+                (not_up("kubelet", 5), failing(CniCommand::Add, None, &["a"], 5)),
                 (closed(plugin_not_up("bridge", 5), 100), failing(CniCommand::Add, None, &["a"], 300)),
             ],
         ),
@@ -333,6 +334,7 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             vec![
                 (not_up("kubelet", 5), unready(None, 5)),
                 (plugin_not_up("flannel", 5), unready(Some("portmap"), 5)),
+                (plugin_not_up("whereabouts", 5), unready(None, 5)),
             ],
         ),
         (

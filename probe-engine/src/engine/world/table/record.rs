@@ -24,8 +24,8 @@ use crate::{
     },
     model::{
         fact::{
-            Network, NetworkLoading, NetworksRead, NodeFolders, PodName, ProgramFound, RuntimeChanged,
-            RuntimeKind, RuntimeRead,
+            Network, NetworkFault, NetworkLoading, NetworksRead, NodeFolders, PodName, ProgramFound,
+            RuntimeChanged, RuntimeKind, RuntimeRead,
         },
         id::{ContainerId, PodUid},
         time::Timestamp,
@@ -205,20 +205,20 @@ impl Records {
         path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect()
     }
 
-    /// How the runtime that serves pods loads its network, if that is known. What it said with its last call
-    /// counts more than its configuration, which may have changed since it started.
-    pub(crate) fn loading(&self) -> Option<&NetworkLoading> {
+    /// How the runtime that serves pods loads its network, if that is known, and why it cannot make one. What
+    /// it said with its last call counts more than its configuration, which may have changed since its start.
+    pub(crate) fn loading(&self) -> Option<(&NetworkLoading, Option<&NetworkFault>)> {
         let (_, read) = self.networks.as_ref()?;
         let loading = read.loading.as_ref()?;
         let missing = loading.fault.as_ref().and_then(|it| it.plugin.as_deref());
         // A runtime that makes networks without that plugin does not need it.
         if missing == Some(LOOPBACK) && self.no_loopback_since.is_some() {
-            return None;
+            return Some((loading, None));
         }
         if missing.is_some() && trimmed(&self.plugin_folders()) != trimmed(&read.folders.plugins) {
-            return None;
+            return Some((loading, None));
         }
-        Some(loading)
+        Some((loading, loading.fault.as_ref()))
     }
 
     /// The folders of the node, as far as they are known.

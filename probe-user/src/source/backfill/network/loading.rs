@@ -32,7 +32,14 @@ pub(super) fn read(node: Node<'_>, daemons: &[Daemon]) -> (Option<NetworkLoading
     let mut servers = daemons.iter().filter_map(|daemon| Some((daemon, server(daemon)?)));
     let (Some((daemon, runtime)), None) = (servers.next(), servers.next()) else { return Default::default() };
     let Some(network) = &daemon.loads else { return Default::default() };
-    let fault = fault(daemon.files(node.root), network);
+    let mut fault = fault(daemon.files(node.root), network);
+    // Something that is missing in this program's own view of the node may be there all the same.
+    if !daemon.shows_its_files()
+        && let Ok(Some(NetworkFault { how, .. })) = &fault
+        && *how != NetworkFaultForm::BadConfiguration
+    {
+        fault = Err(Unknown);
+    }
     let folder = network.folder.display().to_string();
     let plugins = network.plugins.iter().map(|path| path.display().to_string()).collect();
     (fault.ok().map(|fault| NetworkLoading { runtime, folder, fault }), plugins)

@@ -28,6 +28,8 @@ use crate::{
 pub(super) const READER: Reader = Reader { daemon, records: |place, _, _| vec![records(&place)] };
 
 const SANDBOXES: &str = "sandboxes";
+/// The names of the CRI plugin in configurations of version 1 to 3.
+const NAMES: [&str; 3] = ["cri", CRI_PLUGINS[0], CRI_PLUGINS[1]];
 /// Where the CRI plugin looks for CNI plugins, and how many configurations it loads, if it is not told.
 const PLUGINS: &str = "/opt/cni/bin";
 const DEFAULT_FILES: usize = 1;
@@ -55,14 +57,14 @@ fn daemon(process: &Process<'_>) -> Daemon {
 /// `None` if the plugin is disabled.
 fn loads(process: &Process<'_>, config: &Table) -> Option<NetworkSettings> {
     let disabled = settings::texts(config, &["disabled_plugins"]);
-    if disabled.iter().any(|name| *name == "cri" || CRI_PLUGINS.contains(name)) {
+    if disabled.iter().any(|name| NAMES.contains(name)) {
         return None;
     }
     let folder = networks(config).or_else(|| of_distributions(|row| row.networks).next().copied())?;
     let mut plugins = Vec::new();
     let mut files = DEFAULT_FILES;
     let mut needs_loopback = true;
-    for plugin in CRI_PLUGINS {
+    for plugin in NAMES {
         plugins.extend(settings::texts(config, &["plugins", plugin, "cni", "bin_dirs"]));
         plugins.extend(settings::text(config, &["plugins", plugin, "cni", "bin_dir"]));
         if let Some(most) =
@@ -109,7 +111,7 @@ fn configuration(process: &Process<'_>) -> Result<Table, UnreadSetting> {
 /// Returns the folder of network configurations. In version 3 of the configuration the key belongs to another
 /// plugin than in version 2.
 fn networks(config: &Table) -> Option<&str> {
-    CRI_PLUGINS.iter().find_map(|plugin| settings::text(config, &["plugins", plugin, "cni", "conf_dir"]))
+    NAMES.iter().find_map(|plugin| settings::text(config, &["plugins", plugin, "cni", "conf_dir"]))
 }
 
 fn records(place: &Place<'_>) -> Records {
@@ -180,6 +182,8 @@ mod tests {
         let new = "[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/a', '/b']\nmax_conf_num = 2\n\
                    use_internal_loopback = true\n";
         assert_eq!(loads(new), Some(settings("/etc/cni/net.d", &["/a", "/b"], 2, false)));
+        let first = "[plugins.cri.cni]\nconf_dir = '/n'\nbin_dir = '/home/kubernetes/bin'\n";
+        assert_eq!(loads(first), Some(settings("/n", &["/home/kubernetes/bin"], 1, true)));
         assert_eq!(loads("disabled_plugins = ['cri']"), None, "Docker's containerd serves no pods");
         assert_eq!(loads("root = "), None, "it cannot be read");
     }

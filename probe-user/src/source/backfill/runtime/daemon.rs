@@ -108,6 +108,11 @@ impl Daemon {
         self.files.as_ref().unwrap_or(node)
     }
 
+    /// Whether the node's files are known as the daemon sees them.
+    pub(crate) fn shows_its_files(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// Copies the daemon, with other `files`.
     fn with(&self, files: Option<HostRoot>) -> Self {
         Self {

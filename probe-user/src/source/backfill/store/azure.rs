@@ -97,7 +97,11 @@ impl Kind for Azure {
                 let mut complete = contents.is_some() && is_queue_whole;
                 let mut reservations = Vec::new();
                 if let Some(contents) = contents {
-                    let all = reservations_of(given, &mut memory.azure, contents, &queue);
+                    // Only azure-vnet drops an endpoint when it queues the release. azure-cns drops it when
+                    // it has handled the release.
+                    let keeps = file.kind == StoreKind::AzureVnet;
+                    let all =
+                        reservations_of(given, &mut memory.azure, contents, keeps, &queue, is_queue_whole);
                     if all.iter().any(Option::is_none) {
                         list.skip(&path, ReadError::Malformed);
                         complete = false;
@@ -153,12 +157,14 @@ fn read_queue(given: Given<'_>, list: &mut Listing<'_>, run: &str) -> (BTreeMap<
 
 /// Returns the reservations of a file; `None` for each that has no valid address. azure-vnet drops an
 /// endpoint from its file when it writes the release into the queue, so such an endpoint of the last reading
-/// counts on.
+/// counts on if the file is azure-vnet's (`keeps`).
 fn reservations_of(
     given: Given<'_>,
     memory: &mut Remembered,
     contents: Contents,
+    keeps: bool,
     queue: &BTreeMap<ContainerId, i64>,
+    is_queue_whole: bool,
 ) -> Vec<Option<Reservation>> {
     let mut came = BTreeMap::new();
     let mut unread = Vec::new();
@@ -174,8 +180,8 @@ fn reservations_of(
     }
     let addresses: BTreeSet<IpAddr> = came.keys().map(|(address, _)| *address).collect();
     for (key, kept) in &memory.came {
-        let is_queued = key.1.as_ref().is_some_and(|id| queue.contains_key(id));
-        if is_queued && !addresses.contains(&key.0) {
+        let is_queued = key.1.as_ref().is_some_and(|id| !is_queue_whole || queue.contains_key(id));
+        if keeps && is_queued && !addresses.contains(&key.0) {
             came.insert(key.clone(), kept.clone());
         }
     }
@@ -259,7 +265,7 @@ fn endpoints(bytes: &[u8]) -> Option<Vec<Allocation>> {
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Vnet {
-    network: VnetNetworks,
+    network: Option<VnetNetworks>,
 }
 
 #[derive(Deserialize)]
@@ -295,8 +301,13 @@ struct VnetEndpoint {
 }
 
 fn vnet(bytes: &[u8]) -> Option<Vec<Allocation>> {
+    // Where azure-cns keeps the allocations, the kubelet makes this file empty for it, and azure-cns writes
+    // `{}`.
+    if bytes.trim_ascii().is_empty() {
+        return Some(Vec::new());
+    }
     let file: Vnet = serde_json::from_slice(bytes).ok()?;
-    let interfaces = file.network.external_interfaces.unwrap_or_default();
+    let interfaces = file.network.and_then(|it| it.external_interfaces).unwrap_or_default();
     let networks = interfaces.into_values().flat_map(|it| it.networks.unwrap_or_default().into_values());
     let mut found = Vec::new();
     for endpoint in networks.flat_map(|it| it.endpoints.unwrap_or_default().into_values()) {

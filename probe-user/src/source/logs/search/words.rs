@@ -38,12 +38,13 @@ const MAX_FORMS: usize = 32;
 const ID_DIGITS: usize = 12;
 
 /// Errors that say that something failed, and not what.
-const VAGUE: [&str; 5] = [
+const VAGUE: [&str; 6] = [
     "context deadline exceeded",
     "context canceled",
     "timed out waiting for the condition",
     "unmounted volumes=",
     "Back-off ",
+    "back-off ",
 ];
 
 /// What the kubelet logs when it ends (`component-base/cli/run.go`).
@@ -157,6 +158,9 @@ impl<'a> Words<'a> {
             else {
                 continue;
             };
+            if [namespace, name, container].iter().any(|part| part.contains('/') || part.starts_with('.')) {
+                continue;
+            }
             let folder = format!("{namespace}_{name}_{}/{container}", pod.uid);
             container_log::each(root, &folder, not, &mut |at, line, file| {
                 if at >= *since {
@@ -239,7 +243,8 @@ impl Errors {
     /// Returns the most telling errors; if there are none, where they were looked for.
     fn most_telling(self, not: &Unreadable) -> (Vec<Said>, Option<String>) {
         let mut heard: Vec<Heard> = self.0.into_values().collect();
-        heard.sort_by_key(|it| Reverse((it.is_telling, it.at)));
+        // The container's own words say more than the kubelet's.
+        heard.sort_by_key(|it| Reverse((it.is_telling, it.said.by == Speaker::Plugin, it.at)));
         heard.truncate(MAX_SAID);
         let unsaid = if heard.is_empty() { Some(not.to_string()) } else { None };
         (heard.into_iter().map(|it| it.said).collect(), unsaid)

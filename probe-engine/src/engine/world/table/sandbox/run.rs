@@ -68,12 +68,16 @@ impl ContainerRun {
     }
 }
 
-/// Whether this is the name of an ephemeral container that was given no name: `debugger-` and five of the
-/// letters that Kubernetes uses in generated names.
+/// Whether this is the name of an ephemeral container that was given no name.
 pub(crate) fn is_debugger(name: &str) -> bool {
+    name.strip_prefix("debugger-").is_some_and(is_generated)
+}
+
+/// Whether Kubernetes put this at the end of a name: five of the letters of
+/// `apimachinery/pkg/util/rand/rand.go`.
+pub(crate) fn is_generated(suffix: &str) -> bool {
     const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
-    name.strip_prefix("debugger-")
-        .is_some_and(|rest| rest.len() == 5 && rest.chars().all(|letter| LETTERS.contains(letter)))
+    suffix.len() == 5 && suffix.chars().all(|letter| LETTERS.contains(letter))
 }
 
 impl Work {

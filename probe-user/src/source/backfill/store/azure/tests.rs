@@ -174,6 +174,32 @@ fn a_release_waits_as_long_as_the_queue_has_its_file() {
     assert_eq!(told(&found.expect("a store")), Vec::<String>::new());
 }
 
+/// The kubelet makes the file empty where azure-cns is to have it, and azure-cns writes `{}`.
+#[test]
+fn a_file_that_holds_nothing_yet_is_whole() {
+    let root = tempfile::tempdir().expect("a folder");
+    for text in ["", "{}"] {
+        write(root.path(), VNET, text, 10);
+        let (found, skipped) = read(root.path(), &mut Memory::default());
+        let found = found.expect("a store");
+        assert_eq!((found.reservations.len(), found.complete), (0, true), "{text}");
+        assert!(skipped.partial.is_empty(), "{text}");
+    }
+}
+
+/// azure-cns drops the endpoint when it has handled the release, and may leave the file in the queue.
+#[test]
+fn what_azure_cns_has_released_does_not_wait() {
+    let root = tempfile::tempdir().expect("a folder");
+    let mut memory = Memory::default();
+    write(root.path(), ENDPOINTS, &cns(&[(&id('a'), "10.7.0.9")]), 10);
+    read(root.path(), &mut memory);
+    write(root.path(), &format!("{QUEUE}/{}", id('a')), "aaaaaaaa-eth0", 50);
+    write(root.path(), ENDPOINTS, &cns(&[]), 51);
+    let (found, _) = read(root.path(), &mut memory);
+    assert_eq!(told(&found.expect("a store")), Vec::<String>::new());
+}
+
 #[test]
 fn what_cannot_be_read_whole_is_told() {
     let root = tempfile::tempdir().expect("a folder");

@@ -100,6 +100,15 @@ fn a_container_that_does_not_come_up_says_why_in_its_own_log() {
         sandboxes: Vec::new(),
         container: Some("install-cni".to_owned()),
     };
+    // The kubelet says later, and each time anew, that it waits.
+    let back_off = format!(
+        "E1121 09:18:07.123456 1234 pod_workers.go:1301] \"Error syncing pod, skipping\" err=\"failed to \\\"StartContainer\\\" \
+         for \\\"install-cni\\\" with CrashLoopBackOff: \\\"back-off 40s restarting failed container=install-cni\\\"\" \
+         pod=\"kube-system/calico-node-x2x7q\" podUID=\"{UID}\"\n"
+    );
+    let kubelet = node.path("var/log/kubelet.log");
+    fs::write(&kubelet, back_off).expect("a log");
+    Node::dated(&kubelet, 187);
     let root = HostRoot::open(node.0.path()).expect("the root");
     let search = Search { pods: vec![(pod.clone(), at(60))], ..Search::default() };
     let found = find(&root, &search, BOOT_NS, at(200), Vec::new).words;
@@ -108,9 +117,15 @@ fn a_container_that_does_not_come_up_says_why_in_its_own_log() {
     let info = "time=\"2026-11-21T08:17:59Z\" level=info msg=\"Running as a Kubernetes pod\"";
     assert_eq!(
         said,
-        [(Speaker::Plugin, "Unauthorized"), (Speaker::Plugin, "\\u{1b}[2Jbye"), (Speaker::Plugin, info)]
+        [
+            (Speaker::Plugin, "Unauthorized"),
+            (Speaker::Plugin, "\\u{1b}[2Jbye"),
+            (Speaker::Plugin, info),
+            (Speaker::Kubelet, "back-off 40s restarting failed container=install-cni")
+        ]
     );
 
+    fs::remove_file(&kubelet).expect("a log");
     let pod = AskedPod { container: Some("calico-node".to_owned()), ..pod };
     let search = Search { pods: vec![(pod, at(60))], ..Search::default() };
     let found = find(&root, &search, BOOT_NS, at(200), Vec::new).words;
