@@ -52,7 +52,15 @@ pub(crate) fn daemon_set(pod: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PodName, plugins_of};
+    use super::{DAEMON_SETS, PodName, plugins_of};
+
+    #[test]
+    fn the_page_names_each_daemon_set() {
+        let page = include_str!("../../../../docs/findings/daemon_failing.md");
+        for (name, _) in DAEMON_SETS {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 
     #[test]
     fn a_pod_of_the_plugins_daemon_set_is_known_by_its_name() {
