@@ -107,7 +107,7 @@ fn changes_hidden_by_an_overrun_are_found() -> Result<()> {
     ip(&name_of(&flooded)?, &both.repeat(FLOOD))?;
     ended.end()?;
     source.until("the overrun", |seen| {
-        let lost = Fact::Lost { what: Loss::NetlinkSocket, count: 1 };
+        let lost = Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None };
         seen.iter().any(|one| one.fact == lost)
     })?;
     source.until("the end behind it", |seen| dropped(seen).contains_key(&ended_key))?;

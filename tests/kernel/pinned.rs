@@ -416,7 +416,7 @@ fn a_ring_that_was_too_small_is_a_gap_of_known_size() -> Result<()> {
         .seen
         .iter()
         .map(|one| match one.fact {
-            Fact::Lost { what: Loss::LifecycleRing, count } => count,
+            Fact::Lost { what: Loss::LifecycleRing, count, .. } => count,
             _ => 0,
         })
         .sum();

@@ -148,7 +148,7 @@ fn check_sums(finished: &Finished) -> Result<()> {
     let mut lost: BTreeMap<Loss, u64> = BTreeMap::new();
     for one in &finished.seen {
         match &one.fact {
-            Fact::Lost { what, count } => *lost.entry(*what).or_default() += count,
+            Fact::Lost { what, count, .. } => *lost.entry(*what).or_default() += count,
             fact => {
                 if let Some(kind) = kind_of(fact) {
                     seen[usize::from(kind)] += 1;

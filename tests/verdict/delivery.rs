@@ -38,7 +38,7 @@ pub(crate) fn lossy(seed: u64) -> impl FnMut(Vec<Observation>) -> Vec<Observatio
         all.extend(lost.map(|at| Observation {
             at,
             origin: Origin::Agent,
-            fact: Fact::Lost { what: Loss::LifecycleRing, count: 1 },
+            fact: Fact::Lost { what: Loss::LifecycleRing, count: 1, since: None },
         }));
         all
     }

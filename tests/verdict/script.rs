@@ -44,6 +44,7 @@
 //! 5s    kubelet|runtime says of POD TEXT…          it logs an error about the pod
 //! 5s    plugin says of POD TEXT…                   a container of the plugin's own pod logs it
 //! 5s    lose N                                 records of the lifecycle ring are lost
+//! 5s    lose N until TIME                      the agent is stopped; until then any record may be lost
 //! 5s    lose N of containers                   records of the bulk ring are lost
 //! 5s    unreadable                             the node's files can no longer be read
 //! 5s    half-read                              the runtime's records can no longer be read completely
@@ -120,6 +121,13 @@ pub(crate) fn play(text: &str) -> Result<(Drive, Vec<String>, Vec<String>), Stri
             }
             [time, "agent", "starts"] => at(time).map(|at| drive.start_late(at)),
             [time, "wakes"] => at(time).map(|at| drive.wake(at)),
+            [time, "lose", count, "until", until] => at(time).and_then(|at| {
+                drive.pass_to(at);
+                let count = count.parse().map_err(|_error| "a number")?;
+                drive.sim.lost_until(self::at(until)?, count);
+                drive.settle();
+                Ok(())
+            }),
             [time, "agent", "restarts"] => at(time).map(|at| drive.restart(at)),
             [time, rest @ ..] => at(time).and_then(|at| {
                 drive.pass_to(at);

@@ -235,7 +235,14 @@ impl Sim {
     }
 
     pub(crate) fn lost(&mut self, what: Loss, count: u64) {
-        self.emit(Origin::Agent, Fact::Lost { what, count });
+        self.emit(Origin::Agent, Fact::Lost { what, count, since: None });
+    }
+
+    /// The agent does not run from now until this time. Then it reads that records were lost, and after that
+    /// the records of this time.
+    pub(crate) fn lost_until(&mut self, at: Timestamp, count: u64) {
+        let fact = Fact::Lost { what: Loss::SkippedRun, count, since: Some(self.now) };
+        self.facts.push(Observation { at, origin: Origin::Agent, fact });
     }
 
     /// The node was suspended since the last event.

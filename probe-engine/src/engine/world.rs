@@ -186,6 +186,13 @@ pub(crate) struct World {
     pub(super) outbox: Outbox,
 }
 
+impl World {
+    /// Returns the number of rows that are marked after a loss.
+    fn doubtful_rows(&self) -> usize {
+        self.sandboxes.len() + self.netns.len() + self.attachments.rows.len()
+    }
+}
+
 /// Facts about the node itself.
 #[derive(Debug, Default)]
 pub(super) struct Node {

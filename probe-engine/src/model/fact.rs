@@ -221,6 +221,9 @@ pub enum Fact {
         what: Loss,
         #[serde_as(as = "DisplayFromStr")]
         count: u64,
+        /// The earliest time of what was lost; absent if the loss was noticed at once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
     },
     /// Netlink cannot watch this namespace: there was no room for the request, no process or file that holds
     /// the namespace was found, or the kernel refused.

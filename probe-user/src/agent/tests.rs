@@ -82,7 +82,7 @@ fn story(start: Timestamp) -> Vec<Batch> {
         Fact::NetnsCreated { netns: netns(6), by: by.clone(), end_unseen: false },
         Fact::Watermark,
         Fact::NetnsDropped { netns: netns(5), by: by.clone() },
-        Fact::Lost { what: Loss::BulkRing, count: 3 },
+        Fact::Lost { what: Loss::BulkRing, count: 3, since: None },
         Fact::Clock { boot_wall_ns: 1_000_000_000_000_000_000 },
         Fact::CgroupRemoved { cgroup, by: by.clone() },
         Fact::NetnsDropped { netns: netns(6), by },

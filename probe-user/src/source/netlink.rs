@@ -306,7 +306,9 @@ mod tests {
         let source = netlink.start(feed, questions, stop).expect("a thread");
         let fail = || sender.send(b"x").map(drop);
         fail().expect("a datagram");
-        until(&mut batches, "the loss", |fact| *fact == Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+        until(&mut batches, "the loss", |fact| {
+            *fact == Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None }
+        });
         fail().expect("another one");
         until(&mut batches, "that nothing is seen", is_seen_by(None));
         until(&mut batches, "that it is seen again", is_seen_by(Some(Mechanism::Netlink)));

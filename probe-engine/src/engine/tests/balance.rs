@@ -189,9 +189,10 @@ fn across_a_gap_nobody_knows() {
     let mut story = node();
     records(&mut story, 2 * SECOND, &['a']);
     calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
-    story
-        .at(30 * SECOND)
-        .say(crate::model::fact::Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3 });
+    story.at(30 * SECOND).say(
+        crate::model::fact::Origin::Agent,
+        Fact::Lost { what: Loss::LifecycleRing, count: 3, since: None },
+    );
     calls(&mut story, 110, "DEL", "/run/netns/a", 'a', 1);
     for minute in 1..=60 {
         records(&mut story, minute * MINUTE, &[]);

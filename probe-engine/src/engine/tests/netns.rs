@@ -297,7 +297,7 @@ fn all_that_found_no_room_are_watched_in_the_end() {
         story.at(300).kernel(Fact::CniCalled(add));
     }
     for inode in pods {
-        story.at(1000).say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+        story.at(1000).say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None });
         story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(inode, 0) });
     }
     let (_, engine) = story.judge(4000);
@@ -322,7 +322,7 @@ fn a_watch_that_failed_is_tried_again_while_records_of_other_things_are_lost() {
         for second in 0..10 {
             story.at(1050 + 1000 * second);
             match what {
-                Some(what) => story.say(Origin::Agent, Fact::Lost { what, count: 1 }),
+                Some(what) => story.say(Origin::Agent, Fact::Lost { what, count: 1, since: None }),
                 None => given_up(&mut story, 50 + u32::try_from(second).unwrap_or(0)),
             };
             story.until(2000 + 1000 * second);
@@ -383,7 +383,11 @@ fn what_a_container_made_waits_for_a_listing_if_records_of_containers_were_lost(
     story.at(10).netns(Who::new(902, 901, "sh").within(20, 40), 41, 0);
     story.at(20).listed(found_at(41, "/run/netns/x"));
     story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(41, 0) });
-    story.at(1050).say(Origin::Agent, Fact::Lost { what: Loss::BulkRing, count: 1 }).until(10_000).moment();
+    story
+        .at(1050)
+        .say(Origin::Agent, Fact::Lost { what: Loss::BulkRing, count: 1, since: None })
+        .until(10_000)
+        .moment();
     assert_eq!(asked_in(&story.run(), "41"), 1);
     story.list(List::Netns, true, |story| {
         story.listed(found_at(41, "/run/netns/x"));
@@ -396,7 +400,7 @@ fn what_a_container_made_waits_for_a_listing_if_records_of_containers_were_lost(
 fn what_is_known_is_watched_when_an_outage_of_netlink_is_over() {
     let mut story = Story::new();
     story.at(10).listed(found_at(41, "/run/netns/x"));
-    story.at(1000).say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+    story.at(1000).say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None });
     story.attached(Signal::AddressV4, Some(Mechanism::Netlink));
     assert_eq!(asked_in(&story.run(), "41"), 1);
 }

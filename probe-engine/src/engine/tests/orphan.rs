@@ -318,7 +318,7 @@ fn namespaces_of_others_and_those_that_may_be_a_sandboxs_are_none() {
 fn across_a_gap_a_namespace_may_be_of_the_sandbox_that_was_not_seen() {
     let mut story = Story::new();
     daemons(story.at(1));
-    story.at(10).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1 });
+    story.at(10).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1, since: None });
     netns(story.at(20), OTHER, &[PIN], true);
     story.until(1000).on_record(&['b']);
     story.until(126_000).on_record(&['b']);
@@ -476,7 +476,7 @@ fn between_a_gap_and_its_listing_nobody_is_an_orphan() {
     daemons(story.at(1));
     containerd::start(&mut story);
     story.until(60_000).on_record(&[]);
-    story.until(100_000).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1 });
+    story.until(100_000).say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 1, since: None });
     story.until(181_000).on_record(&[]);
     found(story.until(183_000), false);
     story.until(300_000).moment();

@@ -270,7 +270,7 @@ impl Story {
     }
 
     pub(super) fn lost(&mut self) -> &mut Self {
-        self.say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3 })
+        self.say(Origin::Agent, Fact::Lost { what: Loss::LifecycleRing, count: 3, since: None })
     }
 
     pub(super) fn list(&mut self, list: List, complete: bool, say: impl FnOnce(&mut Self)) -> &mut Self {

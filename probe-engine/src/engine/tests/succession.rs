@@ -184,7 +184,7 @@ fn what_netlink_watched_for_the_last_agent_waits_for_the_listing_however_long_th
     let mut story = next(&story.judge(5 * SECOND).1, true);
     let is_asked = |story: &Story| told(story).contains("? watch 41");
     // What netlink misses meanwhile changes nothing.
-    story.say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1 });
+    story.say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None });
     assert!(!is_asked(story.until(15 * SECOND)));
     story.list(List::Netns, true, |story| {
         story.listed(found(41));

@@ -15,7 +15,15 @@ use crate::{
 pub(crate) fn fact(world: &mut World, seen: Observation, late: bool) {
     let ctx = EventContext { at: seen.at, origin: seen.origin, late };
     world.changed_at.get_or_insert(ctx.at);
-    match seen.fact {
+    let before = world.doubtful_rows();
+    apply(world, ctx, seen.fact);
+    if ctx.at <= world.lists.lost_until() && world.doubtful_rows() > before {
+        react::gap::rows_gapped(world, ctx.at);
+    }
+}
+
+fn apply(world: &mut World, ctx: EventContext, fact: Fact) {
+    match fact {
         Fact::Executed(it) => react::exec::executed(world, ctx, it),
         Fact::CniCalled(it) => react::exec::cni_called(world, ctx, it),
         Fact::Exited(it) => react::exit::exited(world, ctx, &it),
@@ -73,7 +81,7 @@ pub(crate) fn fact(world: &mut World, seen: Observation, late: bool) {
         Fact::RuntimeStatus(it) => react::belief::stated(world, ctx, it),
         Fact::RuntimeEvent(it) => world.beliefs.told(ctx, &it),
         Fact::Attached(it) => react::watch::attached(world, it),
-        Fact::Lost { what, count } => react::loss::lost(world, ctx, what, count),
+        Fact::Lost { what, count, since } => react::loss::lost(world, ctx, what, count, since),
         Fact::NetnsUnwatched { netns } => react::watch::unwatched(world, ctx.at, netns),
         Fact::AgentAway { since } => react::loss::unknown_since(world, ctx, Loss::NoAgent, since),
         Fact::AgentArrived => world.outbox.waits_since = ctx.at,

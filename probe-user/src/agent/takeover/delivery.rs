@@ -129,7 +129,7 @@ mod tests {
         let at = Timestamp(1_000);
         delivery.take(&mut session, None, at);
         while delivery.next(0, at).is_some() {}
-        let fact = Fact::Lost { what: Loss::BulkRing, count: 3 };
+        let fact = Fact::Lost { what: Loss::BulkRing, count: 3, since: None };
         session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact })).expect("no recording");
         session.call(Call::Advance(Timestamp(20_000_000_000))).expect("no recording");
         assert!(session.last_seq() > 0 && session.output().is_empty());

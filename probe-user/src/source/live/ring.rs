@@ -29,6 +29,7 @@ use tracing::{debug, warn};
 
 use self::{
     bulk_budget::BulkBudget,
+    earlier::Times,
     poll::{BulkPatience, Emptied, Taken, poll_batch},
     record_buffer::RecordBuffer,
     selftest_filter::SelfTestFilter,
@@ -347,9 +348,11 @@ impl RingReader {
             self.tally_due = Some(Instant::now() + TALLY_PERIOD);
         }
         let mut batch = self.decode(before);
-        if self.tally_due.is_some_and(|due| due <= Instant::now()) {
+        // Nothing may be concluded from records that waited until it is known whether others were lost.
+        let waiting_since = earlier::waiting_since(&batch, before);
+        if waiting_since.is_some() || self.tally_due.is_some_and(|due| due <= Instant::now()) {
             self.tally_due = None;
-            self.count(before, &mut batch);
+            self.count(before, waiting_since, &mut batch);
         }
         self.report_end(before, &mut batch);
         let is_held = self.lifecycle.ring.holds_room() || self.bulk.ring.holds_room();
@@ -422,10 +425,12 @@ impl RingReader {
         batch
     }
 
-    fn count(&mut self, now: Timestamp, batch: &mut Batch) {
+    /// Reads the counters, and adds what was lost since `since`, or just now.
+    fn count(&mut self, now: Timestamp, since: Option<Timestamp>, batch: &mut Batch) {
         match self.probe.totals() {
             Ok(totals) => {
-                earlier::report_losses(&totals, &mut self.read, self.silent, now, batch);
+                let times = Times { silent: self.silent, since, now };
+                earlier::report_losses(&totals, &mut self.read, times, batch);
                 self.totals.send_replace(totals);
                 self.warned = false;
             }
@@ -447,7 +452,7 @@ impl RingReader {
         let caught_up = self.catch_up(feed, MAX_LAST_POLLS).await;
         let now = clock::now();
         let mut last = Batch::new();
-        self.count(now, &mut last);
+        self.count(now, None, &mut last);
         if let Some(count) = self.bulk_budget.end() {
             last.push(lost(now, Loss::BulkRing, count));
         }
@@ -468,7 +473,7 @@ fn away(at: Timestamp, since: Timestamp) -> Observation {
 }
 
 fn lost(at: Timestamp, what: Loss, count: u64) -> Observation {
-    Observation { at, origin: Origin::Agent, fact: Fact::Lost { what, count } }
+    Observation { at, origin: Origin::Agent, fact: Fact::Lost { what, count, since: None } }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -100,7 +100,7 @@ impl Watch {
     /// Reports that `count` requests to watch a namespace were refused on their way here.
     pub(super) fn refused(&mut self, count: u64) {
         if count > 0 {
-            let fact = Fact::Lost { what: Loss::NetlinkSocket, count };
+            let fact = Fact::Lost { what: Loss::NetlinkSocket, count, since: None };
             self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
         }
     }
@@ -343,7 +343,11 @@ impl Watch {
     }
 
     fn lost(&mut self, at: Timestamp, what: Loss) {
-        self.out.push(Observation { at, origin: Origin::Netlink, fact: Fact::Lost { what, count: 1 } });
+        self.out.push(Observation {
+            at,
+            origin: Origin::Netlink,
+            fact: Fact::Lost { what, count: 1, since: None },
+        });
     }
 }
 

@@ -166,7 +166,7 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     ];
     let agent = prop_oneof![
         prop_oneof![Just(Loss::BulkRing), Just(Loss::LifecycleRing), Just(Loss::NetlinkSocket)]
-            .prop_map(|what| Fact::Lost { what, count: 1 }),
+            .prop_map(|what| Fact::Lost { what, count: 1, since: None }),
         any::<bool>().prop_map(|kept| {
             let since = Timestamp(1);
             if kept { Fact::AgentAway { since } } else { Fact::StateLost { since } }

@@ -60,7 +60,7 @@ pub(crate) fn relist_begun(world: &mut World, now: Timestamp) {
 }
 
 /// Marks everything that exists now: it may have changed unseen.
-fn rows_gapped(world: &mut World, since: Timestamp) {
+pub(crate) fn rows_gapped(world: &mut World, since: Timestamp) {
     world.attachments.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     world.sandboxes.mark_gapped(since);
     world.netns.mark_gapped();

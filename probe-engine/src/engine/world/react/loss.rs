@@ -35,15 +35,16 @@ const BETWEEN_RELISTS: Duration = Duration::from_secs(5);
 /// The lists that can be out of date when only records of the bulk ring are lost.
 const OF_CONTAINERS: [List; 4] = [List::Processes, List::Netns, List::Addresses, List::Cgroups];
 
-/// Notes that records were lost.
-pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64) {
+/// Notes that records were lost, between `since` and now.
+pub(crate) fn lost(world: &mut World, ctx: EventContext, what: Loss, count: u64, since: Option<Timestamp>) {
+    let since = since.map_or(ctx.at, |since| since.min(ctx.at));
     let lost = world.counts.lost.entry(what).or_default();
     *lost = lost.saturating_add(count);
     world.report(ctx, Subject::default(), Wait::Nothing, ChangeKind::Gap { what, count, lasted: None });
     let between = match concern(what) {
         Concern::Anything => {
-            world.coverage.losses_grow(ctx.at, count);
-            gap::anything_lost(world, ctx.at, ctx.at);
+            world.coverage.lost_within(since, ctx.at, count);
+            gap::anything_lost(world, since, ctx.at);
             BETWEEN_RELISTS
         }
         Concern::Containers => {

@@ -90,6 +90,11 @@ impl Lists {
         self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
+    /// Returns when records were last lost. A record of before is one of many, and some of them are missing.
+    pub(crate) fn lost_until(&self) -> Timestamp {
+        self.gaps.get(&(Doubt::Lost, List::Processes)).copied().unwrap_or_default()
+    }
+
     /// Whether marks of a loss have not been removed yet. What is found now may have existed when records
     /// were lost.
     pub(crate) fn is_marked(&self) -> bool {

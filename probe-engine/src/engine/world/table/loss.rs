@@ -71,10 +71,6 @@ pub(crate) fn with(
 }
 
 impl Coverage {
-    pub(in crate::engine::world) fn losses_grow(&mut self, at: Timestamp, count: u64) {
-        self.lost_within(at, at, count);
-    }
-
     /// No agent ran in this time, or what it kept of it was lost.
     pub(in crate::engine::world) fn missed(&mut self, what: Loss, since: Timestamp, at: Timestamp) {
         self.lost_within(since, at, 0);
@@ -90,7 +86,8 @@ impl Coverage {
         away.filter(|(since, until)| *since < at && at < *until).map_or(at, |(_, until)| until)
     }
 
-    fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
+    /// This many records were lost in this time.
+    pub(in crate::engine::world) fn lost_within(&mut self, from: Timestamp, at: Timestamp, count: u64) {
         let before = self.losses.take();
         let spans = before.as_ref().map(|it| it.spans.clone()).unwrap_or_default();
         let before = before.filter(|it| from < it.last_at + LATELY);

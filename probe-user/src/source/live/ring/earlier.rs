@@ -10,7 +10,7 @@ use super::{Batch, Loss, RecordBuffer, RingsRead, Taken, away, lost, poll_batch}
 use crate::{
     engine::decode::decode,
     model::{
-        fact::{Observation, Origin},
+        fact::{Fact, Observation, Origin},
         time::Timestamp,
     },
     source::live::{
@@ -18,6 +18,9 @@ use crate::{
         tally::Totals,
     },
 };
+
+/// A loss is normally reported within this time: the counters are read each second.
+const NOTICED: Duration = Duration::from_secs(2);
 
 /// Two hooks stamp one event within this time of each other.
 const TWINS: Duration = Duration::from_millis(1);
@@ -75,7 +78,8 @@ impl Left<'_> {
             Ok(tally) => {
                 let totals = Totals::new(tally, BTreeMap::new());
                 let silent = self.hooks.page.silent_since(now);
-                report_losses(&totals, &mut self.reported, silent, now, batch);
+                let times = Times { silent, since: waiting_since(batch, now), now };
+                report_losses(&totals, &mut self.reported, times, batch);
             }
             Err(error) => debug!(%error, "counters of earlier hooks unreadable"),
         }
@@ -93,20 +97,34 @@ fn read_all(hooks: &mut HookMaps) -> Vec<Taken> {
     records
 }
 
+/// Returns the time of the oldest record if the records waited longer than usual: no agent ran for a while.
+pub(super) fn waiting_since(batch: &Batch, now: Timestamp) -> Option<Timestamp> {
+    let oldest = batch.iter().filter(|seen| seen.origin == Origin::Kernel).map(|seen| seen.at).min();
+    oldest.filter(|oldest| *oldest + NOTICED < now)
+}
+
+/// The times of a report of losses.
+#[derive(Clone, Copy)]
+pub(super) struct Times {
+    /// Since when the hooks did nothing, if no agent read.
+    pub(super) silent: Timestamp,
+    /// The time of the oldest record that waited with the losses; `None` if none waited for long.
+    pub(super) since: Option<Timestamp>,
+    pub(super) now: Timestamp,
+}
+
 /// Adds the losses since the last report. If the lifecycle ring was full, the time after the last record in
-/// it is unknown; and so is the time since `silent`, if the hooks stopped because no agent read.
-pub(super) fn report_losses(
-    totals: &Totals,
-    reported: &mut RingsRead,
-    silent: Timestamp,
-    now: Timestamp,
-    batch: &mut Batch,
-) {
+/// it is unknown; and so is the time in which the hooks did nothing.
+pub(super) fn report_losses(totals: &Totals, reported: &mut RingsRead, times: Times, batch: &mut Batch) {
+    let Times { silent, since, now } = times;
     let unread = mem::replace(&mut reported.unread, totals.unread()) < totals.unread();
     let losses = totals.tell_losses(reported);
     let is_full = losses.iter().any(|(what, _)| *what == Loss::LifecycleRing);
     let last = batch.iter().filter(|seen| seen.origin == Origin::Kernel).map(|seen| seen.at).max();
-    batch.extend(losses.into_iter().map(|(what, count)| lost(now, what, count)));
+    for (what, count) in losses {
+        let fact = Fact::Lost { what, count, since };
+        batch.push(Observation { at: now, origin: Origin::Agent, fact });
+    }
     let last = if is_full { last } else { None };
     let blind = [last, unread.then_some(silent)];
     if let Some(since) = blind.into_iter().flatten().min() {
@@ -167,7 +185,7 @@ mod tests {
         tally::{Ring, Tally},
     };
 
-    use super::{Batch, Loss, RingsRead, choose, join, report_losses};
+    use super::{Batch, Loss, RingsRead, Times, choose, join, report_losses, waiting_since};
     use crate::{
         model::{
             fact::{Fact, Observation, Origin},
@@ -228,15 +246,25 @@ mod tests {
         tally.unread = unread;
         let totals = Totals::new(vec![tally], BTreeMap::new());
         let mut batch = vec![freed(7, 1)];
-        report_losses(&totals, told, Timestamp(9), Timestamp(20), &mut batch);
+        let times = Times { silent: Timestamp(9), since: Some(Timestamp(7)), now: Timestamp(20) };
+        report_losses(&totals, told, times, &mut batch);
         batch.split_off(1)
+    }
+
+    #[test]
+    fn a_loss_is_as_old_as_the_records_that_waited_with_it() {
+        let minute = Timestamp(60_000_000_000);
+        let late = vec![freed(5, 1), freed(6, 2)];
+        let soon = vec![freed(minute.0 - 1_000_000_000, 1)];
+        assert_eq!(waiting_since(&late, minute), Some(Timestamp(5)));
+        assert_eq!((waiting_since(&soon, minute), waiting_since(&Batch::new(), minute)), (None, None));
     }
 
     #[test]
     fn a_full_ring_is_told_with_its_size_and_since_when() {
         let mut told = RingsRead::default();
         let facts = |batch: Batch| batch.into_iter().map(|seen| seen.fact).collect::<Vec<_>>();
-        let count = Fact::Lost { what: Loss::LifecycleRing, count: 3 };
+        let count = Fact::Lost { what: Loss::LifecycleRing, count: 3, since: Some(Timestamp(7)) };
         assert_eq!(facts(losses(3, 0, &mut told)), [count, Fact::AgentAway { since: Timestamp(7) }]);
         assert_eq!(facts(losses(3, 0, &mut told)), []);
         assert_eq!(facts(losses(3, 5, &mut told)), [Fact::AgentAway { since: Timestamp(9) }]);

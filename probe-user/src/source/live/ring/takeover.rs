@@ -160,7 +160,8 @@ impl RingReader {
             }
         }
         let mut last = batches.pop().unwrap_or_default();
-        self.count(now, &mut last);
+        let since = earlier::waiting_since(batches.first().unwrap_or(&last), now);
+        self.count(now, since, &mut last);
         self.report_end(now, &mut last);
         let at = now.saturating_sub(SLACK);
         last.push(Observation { at, origin: Origin::Agent, fact: Fact::Watermark });

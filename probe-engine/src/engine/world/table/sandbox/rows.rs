@@ -37,6 +37,10 @@ impl Table {
         self.rows.take_changed()
     }
 
+    pub(in crate::engine::world) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
     /// A sandbox that lives or has just stopped.
     pub(crate) fn get(&self, id: &ContainerId) -> Option<&Sandbox> {
         self.recall(id).filter(|row| !row.is_remembered())
