@@ -16,12 +16,17 @@ mod step;
 use crate::arch::Arch;
 use crate::build::{self, Profile};
 use crate::setup::{self, Level};
-use crate::{cross, program};
+use crate::{cross, program, workspace};
 use anyhow::{Result, ensure};
 use report::{Report, Tier};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
+
+/// The tests that cargo builds for the host have the same packages and features in all tiers. So each crate is
+/// compiled once for all of them.
+const HOST_TESTS: &str = "test --workspace --exclude probe-ebpf \
+                          --features tests/browser,tests/deploy,tests/fleet,tests/prometheus";
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
@@ -167,6 +172,13 @@ fn build_all(profile: Profile) -> Result<()> {
         });
         program::build(arch, profile)
     })
+}
+
+/// Returns the command for tests that cargo builds for the host.
+fn host_tests(arguments: &[&str]) -> Command {
+    let mut command = workspace::cargo();
+    command.args(HOST_TESTS.split_ascii_whitespace()).args(arguments);
+    command
 }
 
 fn closed(report: &Report) -> ExitCode {

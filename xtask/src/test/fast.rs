@@ -28,7 +28,7 @@ pub(super) fn tier(tier: &mut Tier) {
         cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml"),
         LIMIT,
     );
-    tier.tests("tests", cargo("test --workspace --exclude probe-ebpf --no-fail-fast"), LIMIT, 1);
+    tier.tests("tests", super::host_tests(&["--no-fail-fast"]), LIMIT, 1);
     if let Some(zizmor) = tier.attempt("zizmor", || tool::ZIZMOR.ensure()) {
         let mut workflows = Command::new(zizmor.join("bin/zizmor"));
         workflows.args(["--offline", "--quiet"]).arg(workspace::root().join(".github"));
@@ -37,9 +37,9 @@ pub(super) fn tier(tier: &mut Tier) {
     // The bench is one crate that takes minutes, on one processor.
     thread::scope(|scope| {
         scope.spawn(bench::build_early);
-        // A step of its own: the types that they deserialize take long to build, and they need helm.
+        // A step of its own: it needs helm.
         if let Some(tools) = tier.attempt("helm", || tool::HELM.ensure()) {
-            let mut deploy = cargo("test --package tests --features deploy --test deploy");
+            let mut deploy = super::host_tests(&["--test", "deploy"]);
             deploy.env("SANDPROBE_TOOLS", tools);
             tier.tests("chart and manifests", deploy, LIMIT, 1);
         }

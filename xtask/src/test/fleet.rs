@@ -1,16 +1,15 @@
 //! Tests of the questions over many nodes, on the engines that people use; they do not need root.
 
 use super::report::Tier;
-use crate::{tool, workspace};
+use crate::tool;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10 * 60);
-const LINE: &str = "test --package tests --features fleet --test fleet";
 
 pub(super) fn tier(tier: &mut Tier, soak: bool) {
     let Some(engines) = tier.attempt("engines", || tool::ENGINES.ensure()) else { return };
-    let mut command = workspace::cargo();
-    command.args(LINE.split(' ')).env("SANDPROBE_ENGINES", engines);
+    let mut command = super::host_tests(&["--test", "fleet"]);
+    command.env("SANDPROBE_ENGINES", engines);
     if soak {
         // The test prints how long each question takes.
         command.args(["--", "--nocapture"]).env(super::SOAK_VARIABLE, "1");
