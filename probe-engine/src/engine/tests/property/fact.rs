@@ -165,8 +165,11 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
         })),
     ];
     let agent = prop_oneof![
-        prop_oneof![Just(Loss::BulkRing), Just(Loss::LifecycleRing), Just(Loss::NetlinkSocket)]
-            .prop_map(|what| Fact::Lost { what, count: 1, since: None }),
+        (
+            prop_oneof![Just(Loss::BulkRing), Just(Loss::LifecycleRing), Just(Loss::NetlinkSocket)],
+            proptest::option::of(Just(Timestamp(1))),
+        )
+            .prop_map(|(what, since)| Fact::Lost { what, count: 1, since }),
         any::<bool>().prop_map(|kept| {
             let since = Timestamp(1);
             if kept { Fact::AgentAway { since } } else { Fact::StateLost { since } }
