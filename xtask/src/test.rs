@@ -23,8 +23,8 @@ use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::Duration;
 
-/// The tests that cargo builds for the host have the same packages and features in all tiers. So each crate is
-/// compiled once for all of them.
+/// The tests that cargo builds for the host have the same packages and features in all tiers. So cargo
+/// compiles each crate once for all of them.
 const HOST_TESTS: &str = "test --workspace --exclude probe-ebpf \
                           --features tests/browser,tests/deploy,tests/fleet,tests/prometheus";
 
