@@ -35,9 +35,9 @@ pub use happened::{
 pub use held::HeldRequests;
 pub use image::{ImageWork, Pull, Span};
 pub use ledger::{
-    Bound, CniCommand, Holder, MessageFound, Network, NetworkFault, NetworkFaultForm, NetworkLoading,
-    NetworksRead, NodeFolders, Pool, ProgramFound, Reservation, ReservationState, RuntimeChanged,
-    RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
+    Bound, CniCommand, Holder, LOOPBACK, MessageFound, Network, NetworkFault, NetworkFaultForm,
+    NetworkLoading, NetworksRead, NodeFolders, Pool, ProgramFound, Reservation, ReservationState,
+    RuntimeChanged, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
 };
 pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};

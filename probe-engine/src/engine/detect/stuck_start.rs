@@ -38,12 +38,12 @@ use crate::{
         table::{
             attachment::{Attachment, LATELY},
             pod::Pod,
-            record::{HasRecord, LOOPBACK},
+            record::HasRecord,
             sandbox::{Sandbox, State},
         },
     },
     model::{
-        fact::{Believed, Role, Said},
+        fact::{Believed, LOOPBACK, Role, Said},
         finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart},
         id::ContainerId,
         time::Timestamp,

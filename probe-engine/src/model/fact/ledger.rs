@@ -209,6 +209,9 @@ pub struct NetworkLoading {
     pub fault: Option<NetworkFault>,
 }
 
+/// The plugin that containerd calls beside those of the pod's network.
+pub const LOOPBACK: &str = "loopback";
+
 /// Why a runtime can make no network.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

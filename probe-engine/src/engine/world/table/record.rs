@@ -24,8 +24,8 @@ use crate::{
     },
     model::{
         fact::{
-            Network, NetworkFault, NetworkLoading, NetworksRead, NodeFolders, PodName, ProgramFound,
-            RuntimeChanged, RuntimeKind, RuntimeRead,
+            LOOPBACK, Network, NetworkFault, NetworkLoading, NetworksRead, NodeFolders, PodName,
+            ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead,
         },
         id::{ContainerId, PodUid},
         time::Timestamp,
@@ -113,9 +113,6 @@ pub(crate) enum HasRecord {
 
 /// At most this many unreadable files are remembered. A power cut damages a few.
 const UNREAD: usize = 1024;
-
-/// The plugin that containerd calls beside those of the pod's network.
-pub(crate) const LOOPBACK: &str = "loopback";
 
 /// The kubelet gives up on a sandbox that is not made within this time: twice its `runtimeRequestTimeout` of
 /// 2 minutes.

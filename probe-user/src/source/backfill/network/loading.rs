@@ -10,15 +10,13 @@ use serde_json::{Map, Value};
 
 use super::{MAX_FILES, Node, is_configuration};
 use crate::{
-    model::fact::{NetworkFault, NetworkFaultForm, NetworkLoading, RuntimeKind},
+    model::fact::{LOOPBACK, NetworkFault, NetworkFaultForm, NetworkLoading, RuntimeKind},
     source::{
         backfill::runtime::daemon::{Daemon, NetworkSettings, Strictness, settings},
         host::{HostRoot, ReadError},
     },
 };
 
-/// The plugin that containerd calls beside those of the pod's network.
-const LOOPBACK: &str = "loopback";
 /// The end of the name of a list of plugins.
 const LIST: &str = ".conflist";
 
