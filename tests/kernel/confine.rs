@@ -59,18 +59,20 @@ pub(crate) fn has_landlock() -> Result<bool> {
     Ok(!survey()?.measures.iter().any(lacks))
 }
 
-/// Returns the threads by name. Waits until the last one exists and the main one has given up the rights with
-/// which it started them.
+/// Returns the threads by name. Waits until the last one exists, each has its name, and the main one has given
+/// up the rights with which it started them.
 fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
     let limit = Instant::now() + machine::patience();
     loop {
         let threads = threads(pid)?;
         let there = |name: &str| threads.iter().find(|(it, _)| it == name);
         let begun = THREADS.into_iter().all(|name| there(name).is_some()) && there("nursery").is_none();
+        // A new thread has the main one's name at first.
+        let unnamed = threads.iter().filter(|(name, _)| name == "sandprobe").count() != 1;
         let main = there("sandprobe").and_then(|(_, status)| status.get("CapEff"));
         let done =
             main.is_some_and(|held| u64::from_str_radix(held, 16).is_ok_and(|held| held & SYS_PTRACE == 0));
-        if begun && done {
+        if begun && done && !unnamed {
             return Ok(threads);
         }
         if Instant::now() > limit {
