@@ -117,6 +117,8 @@ pub struct RingReader {
     mark_due: Option<Instant>,
     /// When to poll for records for which the kernel does not wake the reader.
     poll_due: Option<Instant>,
+    /// When the counters were last read.
+    counted_at: Instant,
     /// When to read the counters, if records came since they were last read.
     tally_due: Option<Instant>,
     /// The failure to read the counters was logged. They are read every second, so it is logged once.
@@ -214,6 +216,7 @@ impl RingReader {
             bulk_budget: BulkBudget::new(Instant::now()),
             mark_due: None,
             poll_due: None,
+            counted_at: Instant::now(),
             tally_due: None,
             warned: false,
         })
@@ -350,7 +353,8 @@ impl RingReader {
         let mut batch = self.decode(before);
         // Nothing may be concluded from records that waited until it is known whether others were lost.
         let waiting_since = earlier::waiting_since(&batch, before);
-        if waiting_since.is_some() || self.tally_due.is_some_and(|due| due <= Instant::now()) {
+        let was_paused = waiting_since.is_some() && self.counted_at.elapsed() > TALLY_PERIOD;
+        if was_paused || self.tally_due.is_some_and(|due| due <= Instant::now()) {
             self.tally_due = None;
             self.count(before, waiting_since, &mut batch);
         }
@@ -427,6 +431,7 @@ impl RingReader {
 
     /// Reads the counters, and adds what was lost since `since`, or just now.
     fn count(&mut self, now: Timestamp, since: Option<Timestamp>, batch: &mut Batch) {
+        self.counted_at = Instant::now();
         match self.probe.totals() {
             Ok(totals) => {
                 let times = Times { silent: self.silent, since, now };

@@ -90,7 +90,7 @@ impl Lists {
         self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
-    /// Returns when records were last lost. A record of before is one of many, and some of them are missing.
+    /// Returns the time by which records were last lost. What happened before it may be known in part.
     pub(crate) fn lost_until(&self) -> Timestamp {
         self.gaps.get(&(Doubt::Lost, List::Processes)).copied().unwrap_or_default()
     }

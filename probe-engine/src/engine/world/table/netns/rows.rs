@@ -126,11 +126,11 @@ impl Table {
         }
     }
 
-    /// A record was lost: any namespace may have ended.
     pub(in crate::engine::world) fn len(&self) -> usize {
         self.rows.len()
     }
 
+    /// A record was lost: any namespace may have ended.
     pub(in crate::engine::world) fn mark_gapped(&mut self) {
         self.rows.update(|_, row| !mem::replace(&mut row.gapped, true));
     }
