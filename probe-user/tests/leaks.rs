@@ -484,13 +484,18 @@ fn antrea_s_folder_is_read_once_by_whatever_name() {
         if is_link {
             symlink("/run", root.path().join("var/run")).expect("a link");
         }
-        let output = run(root.path(), &[]);
-        let said = text(&output.stdout);
-        assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-        let row = "antrea   ?      ?     1     0           1       ?     host-local /var/run/antrea/cni/networks/antrea";
-        assert_eq!(said.lines().filter(|line| *line == row).count(), 1, "{said}");
-        let call = format!("release '/var/run/antrea/cni/networks/antrea' 10.1.0.9 {}", id(2));
-        assert_eq!(said.matches(&call).count(), 1, "{said}");
+        // Who declared it before it was known need not change that.
+        let declared = format!("--ipam-store=/{place}/networks/antrea");
+        for more in [&[][..], &[declared.as_str()]] {
+            let output = run(root.path(), more);
+            let said = text(&output.stdout);
+            assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+            let row = "antrea   ?      ?     1     0           1       ?     host-local /var/run/antrea/cni/networks/antrea";
+            assert_eq!(said.lines().filter(|line| *line == row).count(), 1, "{said}");
+            assert_eq!(said.matches("networks/antrea\n").count(), 1, "{said}");
+            let call = format!("release '/var/run/antrea/cni/networks/antrea' 10.1.0.9 {}", id(2));
+            assert_eq!(said.matches(&call).count(), 1, "{said}");
+        }
     }
 }
 
@@ -511,8 +516,8 @@ fn gke_s_dataplane_v2_has_host_local_s_store() {
     assert!(said.contains(row), "{said}");
 }
 
-const AZURE: &str =
-    r#"{"cniVersion":"1.0.0","name":"azure","plugins":[{"type":"azure-vnet"},{"type":"portmap"}]}"#;
+const AZURE: &str = r#"{"cniVersion":"1.0.0","name":"azure","plugins":[
+    {"type":"azure-vnet","ipam":{"type":"azure-cns"}},{"type":"portmap"}]}"#;
 const ENDPOINTS: &str = "run/azure-cns/azure-endpoints.json";
 
 /// The sandboxes with these numbers have addresses that end so.

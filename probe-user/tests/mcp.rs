@@ -296,6 +296,36 @@ fn it_ends_if_nobody_reads_its_answers() {
     assert!(child.wait().expect("it ends").success());
 }
 
+/// A client that asks and never reads: the server waits for it with what fits into the pipe, and ends with it.
+#[test]
+fn a_client_that_never_reads_is_waited_for_and_takes_no_memory() {
+    let mut command = Command::new(PROGRAM);
+    command.arg("mcp").arg("--recording").arg(demo()).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("the server starts");
+    let mut stdin = child.stdin.take().expect("its input");
+    let (sender, written) = mpsc::channel();
+    let writer = thread::spawn(move || {
+        let call = b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\"}\n";
+        while stdin.write_all(call).is_ok() {
+            sender.send(call.len()).ok();
+        }
+    });
+    // Both pipes are full at some time.
+    let mut asked = 0;
+    while let Ok(len) = written.recv_timeout(Duration::from_secs(2)) {
+        asked += len;
+        assert!(asked < 16 << 20, "it reads on though nobody reads its answers");
+    }
+    assert!(child.try_wait().expect("its state").is_none(), "it has ended");
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).expect("its status");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    let kib: u64 = resident.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(kib < 200 << 10, "{kib} KiB");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+    writer.join().expect("no panic");
+}
+
 /// What the API server and the agents' pods of three nodes answer.
 const KUBECTL: &str = r#"#!/bin/sh
 pod() { echo "{\"metadata\":{\"name\":\"$1\",\"ownerReferences\":[{\"uid\":\"u\",\"controller\":true}]},\"spec\":{\"nodeName\":\"$2\",\"containers\":[{\"name\":\"sandprobe\"}]},\"status\":{\"phase\":\"Running\"}}"; }
@@ -342,4 +372,16 @@ fn the_plugin_of_kubectl_answers_for_all_nodes() {
 
     let (text, is_error) = client.call("known", &json!({}));
     assert!(!is_error && data(&text) == ["== node-1", "ID", "one"], "{text}");
+
+    // A call names none but the nodes that the operator named.
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").expect("PATH"));
+    let words = ["mcp", "--timeout", "3s", "--node", "node-1", "--node", "node-2"];
+    let mut client = Client::start(Command::new(&plugin).args(words).env("PATH", path));
+    let (text, is_error) = client.call("incidents", &json!({"node": ["node-1", "node-3"]}));
+    let why = "note: the server was started with --node for node-1, node-2 only: it does not ask node-3";
+    assert!(is_error && data(&text) == [why], "{text}");
+    let (text, is_error) = client.call("incidents", &json!({"node": ["node-1"]}));
+    assert!(!is_error && data(&text) == [r#"{"node":"node-1","key":"leaked_address/x"}"#], "{text}");
+    let (text, is_error) = client.call("incidents", &json!({}));
+    assert!(!is_error && data(&text).len() == 2, "{text}");
 }

@@ -32,3 +32,4 @@ mod stuck_start;
 mod stuck_stop;
 mod succession;
 mod trust;
+mod unready;

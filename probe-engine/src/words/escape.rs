@@ -7,20 +7,26 @@ use crate::model::finding::Key;
 /// Escapes every character that a terminal would interpret, or that could reorder what it shows.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(acts) {
+    if !text.chars().any(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+        if is_hidden(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
     }
     Cow::Owned(safe)
 }
 
-/// Whether it is a control character, changes the direction of writing, or is invisible (Unicode TR 36).
-fn acts(c: char) -> bool {
+/// Whether it is a control character, changes the direction of writing, or is invisible, as fillers,
+/// variation selectors and tags are (Unicode TR 36): words that only a program reads can be made of them.
+#[must_use]
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// How many digits of an id are shown.
@@ -77,5 +83,28 @@ mod tests {
         assert_eq!(escaped("web-0 é 漢"), "web-0 é 漢");
         assert_eq!(escaped("a\x1b[2Jb\r\n\u{9b}"), "a\\u{1b}[2Jb\\r\\n\\u{9b}");
         assert_eq!(escaped("\u{202e}exe.fdp"), "\\u{202e}exe.fdp");
+    }
+
+    #[test]
+    fn nothing_is_invisible() {
+        for c in [
+            '\u{34f}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{3164}',
+            '\u{ffa0}',
+            '\u{180e}',
+            '\u{2060}',
+            '\u{2064}',
+            '\u{fe00}',
+            '\u{fe0f}',
+            '\u{e0001}',
+            '\u{e0041}',
+            '\u{e01ef}',
+            '\u{ad}',
+            '\u{200d}',
+        ] {
+            assert_eq!(escaped(&format!("a{c}")), format!("a\\u{{{:x}}}", u32::from(c)));
+        }
     }
 }

@@ -59,9 +59,9 @@ pub(super) fn run(mut command: Command, name: &'static str, limits: Limits<'_>) 
     let output = collected(&mut child, name, until, limits);
     if output.is_err() {
         // The child is ours, and may have ended by now. What it started may hold the pipes: nobody waits for
-        // their end.
+        // their end. Nor for the child's: it may hang in the kernel.
         child.kill().ok();
-        child.wait().ok();
+        thread::Builder::new().name(name.to_owned()).spawn(move || child.wait()).ok();
     }
     output.map_err(|error| match error.kind() {
         io::ErrorKind::TimedOut => format!("it has not answered within {} s", (patience + HALF).as_secs()),
@@ -86,6 +86,7 @@ fn collected(
         if Instant::now() >= until {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        wanted(limits.is_cancelled)?;
         thread::sleep(POLL_INTERVAL);
     }
 }
@@ -104,10 +105,12 @@ fn text(
                 return Err(io::ErrorKind::TimedOut.into());
             }
         }
-        if is_cancelled.load(Ordering::Relaxed) {
-            return Err(io::Error::other("it was cancelled"));
-        }
+        wanted(is_cancelled)?;
     }
+}
+
+fn wanted(is_cancelled: &AtomicBool) -> io::Result<()> {
+    if is_cancelled.load(Ordering::Relaxed) { Err(io::Error::other("it was cancelled")) } else { Ok(()) }
 }
 
 /// Reads to the end in a thread of its own, so that neither pipe fills up while the other is read.
@@ -131,4 +134,40 @@ fn reading(
         sender.send(read).ok();
     })?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::Command,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::{Limits, run};
+
+    /// Runs a program that closes its output and does not end.
+    fn silent(patience: Duration, is_cancelled: &AtomicBool) -> Result<String, String> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec >&- 2>&-; exec sleep 100"]);
+        let limits = Limits { patience, until: None, max_bytes: 1, is_cancelled };
+        run(command, "sh", limits).map(|output| output.stdout)
+    }
+
+    #[test]
+    fn a_program_that_closes_its_output_and_stays_is_not_waited_for() {
+        let begun = Instant::now();
+        let told = silent(Duration::from_millis(600), &AtomicBool::new(false));
+        assert_eq!(told, Err("it has not answered within 1 s".to_owned()));
+        let is_cancelled = AtomicBool::new(false);
+        let told = thread::scope(|scope| {
+            let running = scope.spawn(|| silent(Duration::from_secs(90), &is_cancelled));
+            thread::sleep(Duration::from_millis(100));
+            is_cancelled.store(true, Ordering::Relaxed);
+            running.join().expect("no panic")
+        });
+        assert_eq!(told, Err("cannot read what sh prints: it was cancelled".to_owned()));
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
 }

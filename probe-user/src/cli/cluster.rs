@@ -391,7 +391,16 @@ impl Nodes for Cluster {
     }
 
     fn ask(&self, call: &Call<'_>, limits: Limits<'_>) -> Result<Reply, String> {
-        let nodes = if call.nodes.is_empty() { &self.which.node } else { &call.nodes };
+        let own = &self.which.node;
+        if !own.is_empty()
+            && let Some(other) = call.nodes.iter().find(|node| !own.contains(node))
+        {
+            let own = own.join(", ");
+            return Err(format!(
+                "the server was started with --node for {own} only: it does not ask {other}"
+            ));
+        }
+        let nodes = if call.nodes.is_empty() { own } else { &call.nodes };
         let asked = Asked {
             words: &call.words(&[]),
             form: call.form,

@@ -1,7 +1,7 @@
 //! **Rule:** the runtime that serves the node's pods can make no network, as its configuration and the files
 //! that it names are: the file of the CNI configuration that it takes is missing or cannot be loaded, or the
 //! executable of a plugin that it calls is in none of the folders in which it looks. This has been so for the
-//! limit while the runtime and the kubelet ran, and a reading after that shows the same.
+//! limit while the runtime, the kubelet and an agent ran, and a reading after that shows the same.
 //!
 //! Whoever reads the files judges them as this runtime would: containerd takes the first files by name and
 //! stops at one that it cannot load; CRI-O passes over those that it cannot load, and over those of which a

@@ -102,6 +102,11 @@ impl StoreKind {
             Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet => false,
         }
     }
+
+    /// Whether the store shows when each address was allocated. Otherwise it was allocated then or before.
+    pub(crate) fn has_times(self) -> bool {
+        self.is_directory() || self == Self::AwsIpamd
+    }
 }
 
 /// One address that a store counts as allocated.

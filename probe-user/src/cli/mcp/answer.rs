@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Reply, tool::Call};
-use crate::cli::args::Form;
+use crate::{cli::args::Form, words::escape::is_hidden};
 
 /// The longest answer, bytes, without the lines around the data and the notes.
 pub(super) const MAX_DATA_BYTES: usize = 64 << 10;
@@ -123,16 +123,6 @@ fn visible(text: &str) -> String {
         }
     }
     safe
-}
-
-/// Whether it is a control or format character, a variation selector or a tag: words that only a program
-/// reads can be made of them.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Returns the object with parts of its longest lists left out, from their middle, so that it has the size of

@@ -1,6 +1,8 @@
 //! Reads, again and again, what is only on record: the runtimes' sandboxes, libcni's cache, the network
 //! configurations and the IPAM stores. Files that have not changed since the last reading are not read again.
 
+use std::mem;
+
 use super::{
     Closed, Node, cni, hand_over,
     network::Configured,
@@ -69,7 +71,9 @@ impl Memory {
     fn begin(&mut self, node: Node<'_>) -> i64 {
         let now = node.boot_wall_ns;
         if self.clock.is_some_and(|clock| clock.first.abs_diff(now) >= STEP_NS) {
-            *self = Self::default();
+            let mut stores = mem::take(&mut self.stores);
+            stores.clock_set();
+            *self = Self { stores, ..Self::default() };
         }
         let clock = self.clock.get_or_insert(Clock { boot_wall_ns: now, first: now });
         if clock.boot_wall_ns.abs_diff(now) >= SLEW_NS {

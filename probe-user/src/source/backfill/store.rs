@@ -12,7 +12,7 @@ mod host_local;
 
 pub use declared::Declared;
 
-use std::slice;
+use std::{mem, slice};
 
 use super::{
     Listing, Node,
@@ -57,6 +57,13 @@ impl Memory {
         self.aws_ipamd.begin(wall_ns);
         self.azure.begin(wall_ns);
         self.declared.begin(wall_ns);
+    }
+
+    /// Forgets what rests on the wall clock, which was set.
+    pub(super) fn clock_set(&mut self) {
+        let mut azure = mem::take(&mut self.azure);
+        azure.clock_set();
+        *self = Self { azure, ..Self::default() };
     }
 }
 

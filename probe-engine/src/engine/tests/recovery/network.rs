@@ -10,7 +10,10 @@ use crate::{
         world::table::recovery::TRIES,
     },
     model::{
-        fact::{Fact, Network, NetworksRead, NodeFolders, Origin},
+        fact::{
+            Bound, Fact, Network, NetworksRead, NodeFolders, Origin, Reservation, ReservationState, Store,
+            StoreKind, StoreRead,
+        },
         recovery::{KubeletListens, PreviousBoot, Source, TimedSource},
         time::Timestamp,
     },
@@ -56,6 +59,34 @@ fn the_kubelets_ports_and_the_networks_configuration_are_milestones() {
     assert_eq!(recovery.kubelet_listens, [listens(10_248, 5000), listens(10_250, 6000)]);
     let configured = TimedSource { at: ms(10_500), source: Source::FileTime };
     assert_eq!(recovery.network_configured, Some(configured));
+}
+
+/// A file of Azure dates its allocations by when it was written last.
+#[test]
+fn only_a_store_with_times_dates_the_first_success() {
+    let at = ms(18 * SECOND);
+    let first = TimedSource { at, source: Source::FileTime };
+    for (kind, first) in [
+        (StoreKind::HostLocal, Some(first)),
+        (StoreKind::AwsIpamd, Some(first)),
+        (StoreKind::AzureCns, None),
+        (StoreKind::AzureVnetIpam, None),
+        (StoreKind::AzureVnet, None),
+    ] {
+        let mut story = booted(rebooted(&[App(1)]));
+        let reservation = Reservation {
+            address: "10.1.0.2".parse().expect("an address"),
+            holder: None,
+            since: at,
+            in_words: false,
+            pod: None,
+            state: ReservationState::Held,
+        };
+        let store = Store { kind, path: "/run/store".to_owned(), network: None, bound: Bound::Sandbox };
+        let read = StoreRead { store, reservations: vec![reservation], complete: true };
+        story.at(20 * SECOND).listed(Fact::StoreRead(read));
+        assert_eq!(study(&story, 45 * SECOND).cni.first, first, "{kind:?}");
+    }
 }
 
 #[test]

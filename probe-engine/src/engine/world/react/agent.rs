@@ -14,6 +14,10 @@ use crate::{
 pub(crate) fn began(world: &mut World, ctx: EventContext, unheard_since: Option<Timestamp>) {
     // The readers of the new agent report the files at which they hang.
     world.coverage.hanging.clear();
+    // Hooks saw no file.
+    if unheard_since.is_some() {
+        world.records.unwatched_until(ctx.at);
+    }
     if let Some(since) = unheard_since
         && lookup::netns::hears_netlink(world)
     {

@@ -73,6 +73,7 @@ pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, si
     world.report(ctx, Subject::default(), Wait::Nothing, gap);
     world.coverage.missed(what, since, ctx.at);
     gap::anything_lost(world, since, ctx.at);
+    world.records.unwatched_until(ctx.at);
     gap::relist_begun(world, ctx.at);
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn store_read(world: &mut World, ctx: EventContext, read: StoreRead) 
     }
     let before = world.records.stores.get(&read.store.path).map_or(Timestamp::ZERO, |(at, _)| *at);
     lease::in_store(world, ctx, &read, before);
-    recovery::leases_dated(world, ctx, &read.reservations);
+    recovery::leases_dated(world, ctx, read.store.kind, &read.reservations);
     world.records.stores.insert(read.store.path.clone(), (ctx.at, IpamStore::of(read)));
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn store_changed(world: &mut World, ctx: EventContext, it: StoreChang
         before.iter().for_each(|before| world.attachments.lease_left_store(&it, before, read_before));
         lease::came(world, ctx, &read);
     }
-    recovery::leases_dated(world, ctx, &it.came);
+    recovery::leases_dated(world, ctx, read.store.kind, &it.came);
 }
 
 /// Takes in a reading of a runtime's records.

@@ -30,7 +30,7 @@ use crate::{
     },
     model::{
         change::ChangeKind,
-        fact::{Executed, Origin, Reservation, Task},
+        fact::{Executed, Origin, Reservation, StoreKind, Task},
         recovery::{
             BootRead, KubeletListens, NetworkAttempt, OpenAttempt, Order, RecoveredPod, Recovery, Source,
             TimedSource,
@@ -309,8 +309,16 @@ pub(crate) fn network_tried(world: &mut World, at: Timestamp, call: &Call, succe
 }
 
 /// Notes the oldest address in a store. It gives the time of the network's first success, if that was before
-/// the agent started.
-pub(crate) fn leases_dated(world: &mut World, ctx: EventContext, reservations: &[Reservation]) {
+/// the agent started. A store that has no times says nothing of that.
+pub(crate) fn leases_dated(
+    world: &mut World,
+    ctx: EventContext,
+    kind: StoreKind,
+    reservations: &[Reservation],
+) {
+    if !kind.has_times() {
+        return;
+    }
     let dates = reservations.iter().map(|it| it.since).filter(|at| *at > Timestamp::ZERO);
     let oldest = dates.chain(world.boot.recovery.leased_since).min();
     if oldest != world.boot.recovery.leased_since {

@@ -45,7 +45,7 @@ pub(crate) struct Records {
     /// Since when each reading of the networks' configuration has found none that can be decoded.
     pub(crate) unconfigured_since: Option<Timestamp>,
     /// Since when each reading of the configuration that shows how the runtime loads it has shown that it can
-    /// make no network.
+    /// make no network, while an agent read it.
     pub(crate) unready_since: Option<Timestamp>,
     /// When a reading of the networks' configuration last found one after others that had found none.
     pub(crate) reconfigured_at: Option<Timestamp>,
@@ -140,6 +140,11 @@ impl HasRecord {
 }
 
 impl Records {
+    /// Notes that no agent read the files until then. What has lasted may have ended and begun again.
+    pub(in crate::engine::world) fn unwatched_until(&mut self, at: Timestamp) {
+        self.unready_since = self.unready_since.and(Some(at));
+    }
+
     /// The sockets of the runtimes that have this sandbox on record: one at most, since ids are never used
     /// twice.
     pub(crate) fn sockets_with<'a>(&'a self, sandbox: &'a ContainerId) -> impl Iterator<Item = &'a String> {

@@ -1,8 +1,9 @@
 //! Reads the state files of Azure CNI, and its queue of releases.
 //!
 //! Which file has the allocations depends on how the plugin is set up. All are in `/var/run`, which a reboot
-//! empties, and are replaced as a whole, so a file that is cut off is damaged. None has times: an allocation
-//! is as old as the file in which it was first seen.
+//! empties, and are replaced as a whole, so a file that is cut off is damaged. A file stays when the node
+//! changes to another one, so the network's configuration decides. None has times: an allocation is as old as
+//! the file in which it was first seen.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,14 +12,14 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{
-    super::{Listing, network::Configured},
-    Given, Kind, Memory, holder,
-};
+use super::{super::Listing, Given, Kind, Memory, holder};
 use crate::{
     model::{
-        fact::{Bound, Fact, Holder, PodName, Reservation, ReservationState, Store, StoreKind, StoreRead},
+        fact::{
+            Bound, Fact, Holder, Network, PodName, Reservation, ReservationState, Store, StoreKind, StoreRead,
+        },
         id::ContainerId,
+        time::Timestamp,
     },
     source::host::{ENTRIES, Entries, FILE, ReadError, memo::Memo},
 };
@@ -29,15 +30,34 @@ const RUN: [&str; 2] = ["/var/run", "/run"];
 /// the container's id.
 const QUEUE: &str = "azure-vnet/deleteIDs";
 
-/// The files, the one that decides first: azure-cns may keep what azure-vnet leaves in a file of its own.
+/// The files, each with the IPAM plugins that may keep allocations in it.
 const FILES: [File; 3] = [
-    File { kind: StoreKind::AzureCns, path: "azure-cns", name: "azure-endpoints.json", parse: endpoints },
-    File { kind: StoreKind::AzureVnetIpam, path: "", name: "azure-vnet-ipam.json", parse: ipam },
-    File { kind: StoreKind::AzureVnet, path: "", name: "azure-vnet.json", parse: vnet },
+    File {
+        kind: StoreKind::AzureVnetIpam,
+        ipams: &["azure-vnet-ipam"],
+        path: "",
+        name: "azure-vnet-ipam.json",
+        parse: ipam,
+    },
+    File {
+        kind: StoreKind::AzureVnet,
+        ipams: &["azure-cns"],
+        path: "",
+        name: "azure-vnet.json",
+        parse: vnet,
+    },
+    File {
+        kind: StoreKind::AzureCns,
+        ipams: &["azure-cns", "azure-ipam"],
+        path: "azure-cns",
+        name: "azure-endpoints.json",
+        parse: endpoints,
+    },
 ];
 
 struct File {
     kind: StoreKind,
+    ipams: &'static [&'static str],
     /// The folder below `/var/run`.
     path: &'static str,
     name: &'static str,
@@ -57,7 +77,9 @@ struct Allocation {
 #[derive(Clone, Debug)]
 struct Contents {
     allocations: Vec<Allocation>,
-    /// When the file was written: wall clock, ns since the epoch, as below.
+    /// Nothing was written into it yet.
+    is_blank: bool,
+    /// When the file was written: wall clock, ns since the epoch.
     written: i64,
 }
 
@@ -65,13 +87,40 @@ struct Contents {
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     files: Memo<Contents>,
+    /// The network of pods, as last configured. The configuration may be missing for a while.
+    network: Option<Network>,
     /// The allocations of the last reading, and when each came.
-    came: BTreeMap<(IpAddr, Option<ContainerId>), (i64, Allocation)>,
+    came: BTreeMap<(IpAddr, Option<ContainerId>), (Timestamp, Allocation)>,
 }
 
 impl Remembered {
     pub(super) fn begin(&mut self, wall_ns: i64) {
         self.files.begin(wall_ns);
+    }
+
+    /// Forgets what rests on the wall clock, which was set.
+    pub(super) fn clock_set(&mut self) {
+        self.files = Memo::default();
+    }
+}
+
+/// A file that exists.
+struct Found {
+    at: Timestamp,
+    file: &'static File,
+    run: &'static str,
+    path: String,
+    read: Result<Contents, ReadError>,
+}
+
+impl Found {
+    /// Returns when something was last written into it. One that cannot be read may be the one in use.
+    fn written(&self) -> i64 {
+        match &self.read {
+            Ok(contents) if contents.is_blank => i64::MIN,
+            Ok(contents) => contents.written,
+            Err(_) => i64::MAX,
+        }
     }
 }
 
@@ -79,42 +128,63 @@ pub(super) struct Azure;
 
 impl Kind for Azure {
     fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
-        for file in &FILES {
-            for run in RUN {
-                let at = list.now();
-                let folder = format!("{run}/{}", file.path);
-                let path = format!("{}/{}", folder.trim_end_matches('/'), file.name);
-                let read = given.node.root.folder(&folder).and_then(|folder| {
-                    memory.azure.files.of(&folder).read(file.name, FILE, |bytes, written| {
-                        Some(Contents { allocations: (file.parse)(bytes)?, written })
-                    })
-                });
-                if matches!(read, Err(ReadError::Absent)) {
-                    continue;
-                }
-                let contents = list.take(&path, read);
-                let (queue, is_queue_whole) = read_queue(given, list, run);
-                let mut complete = contents.is_some() && is_queue_whole;
-                let mut reservations = Vec::new();
-                if let Some(contents) = contents {
-                    // Only azure-vnet drops an endpoint when it queues the release. azure-cns drops it when
-                    // it has handled the release.
-                    let keeps = file.kind == StoreKind::AzureVnet;
-                    let all =
-                        reservations_of(given, &mut memory.azure, contents, keeps, &queue, is_queue_whole);
-                    if all.iter().any(Option::is_none) {
-                        list.skip(&path, ReadError::Malformed);
-                        complete = false;
-                    }
-                    reservations = all.into_iter().flatten().collect();
-                }
-                let network = network(given.networks);
-                let store = Store { kind: file.kind, path, network, bound: Bound::Sandbox };
-                list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
-                return;
+        let memory = &mut memory.azure;
+        // libcni takes the first one. multus takes its network of pods from the next.
+        let networks = given.networks.iter().map(|it| &it.network);
+        let mut of_pods = networks.filter(|it| !it.plugins.iter().any(|name| name.starts_with("multus")));
+        if let Some(network) = of_pods.next() {
+            memory.network = Some(network.clone());
+        }
+        let Some(Network { name, ipam: Some(ipam), .. }) = memory.network.clone() else { return };
+        let files = FILES.iter().filter(|file| file.ipams.contains(&ipam.as_str()));
+        // With azure-cns it is the file that is still written. The other one is blank, or a former setup left it.
+        let found = files.filter_map(|file| find(given, memory, file, list)).max_by_key(Found::written);
+        let Some(Found { at, file, run, path, read }) = found else { return };
+        let contents = list.take(&path, read);
+        let (queue, is_queue_whole) = read_queue(given, list, run);
+        let mut complete = contents.is_some() && is_queue_whole;
+        let mut reservations = Vec::new();
+        if let Some(contents) = contents {
+            // Only azure-vnet drops an endpoint when it queues the release. azure-cns drops it when it has
+            // handled the release.
+            let keeps = file.kind == StoreKind::AzureVnet;
+            let all = reservations_of(given, memory, contents, keeps, &queue, is_queue_whole);
+            if all.iter().any(Option::is_none) {
+                list.skip(&path, ReadError::Malformed);
+                complete = false;
             }
+            // An agent that starts does not know the address of an endpoint that was dropped before.
+            let known: BTreeSet<_> = memory.came.keys().filter_map(|(_, id)| id.as_ref()).collect();
+            complete &= !keeps || queue.keys().all(|id| known.contains(id));
+            reservations = all.into_iter().flatten().collect();
+        }
+        let store = Store { kind: file.kind, path, network: Some(name), bound: Bound::Sandbox };
+        list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
+    }
+}
+
+/// Reads a file; `None` if it does not exist.
+fn find(
+    given: Given<'_>,
+    memory: &mut Remembered,
+    file: &'static File,
+    list: &mut Listing<'_>,
+) -> Option<Found> {
+    for run in RUN {
+        let at = list.now();
+        let folder = format!("{run}/{}", file.path);
+        let path = format!("{}/{}", folder.trim_end_matches('/'), file.name);
+        let read = given.node.root.folder(&folder).and_then(|folder| {
+            memory.files.of(&folder).read(file.name, FILE, |bytes, written| {
+                let is_blank = matches!(bytes.trim_ascii(), b"" | b"{}");
+                Some(Contents { allocations: (file.parse)(bytes)?, is_blank, written })
+            })
+        });
+        if !matches!(read, Err(ReadError::Absent)) {
+            return Some(Found { at, file, run, path, read });
         }
     }
+    None
 }
 
 /// Returns the containers whose release waits, and since when; then whether all of them were read.
@@ -172,7 +242,8 @@ fn reservations_of(
         match allocation.address {
             Some(address) => {
                 let key = (address, allocation.holder.as_ref().map(|holder| holder.container.clone()));
-                let since = memory.came.get(&key).map_or(contents.written, |(since, _)| *since);
+                let since = memory.came.get(&key).map(|(since, _)| *since);
+                let since = since.unwrap_or_else(|| given.node.boot_time(contents.written));
                 came.insert(key, (since, allocation));
             }
             None => unread.push(None),
@@ -191,7 +262,7 @@ fn reservations_of(
         Some(Reservation {
             address: *address,
             holder: it.holder.clone(),
-            since: given.node.boot_time(*since),
+            since: *since,
             in_words: false,
             pod: it.pod.clone(),
             state: queued.map_or(ReservationState::Held, |since| ReservationState::Queued {
@@ -202,17 +273,16 @@ fn reservations_of(
     all.chain(unread).collect()
 }
 
-/// Returns the only configured network that uses a plugin of Azure.
-fn network(networks: &[Configured]) -> Option<String> {
-    let mut own = networks.iter().map(|it| &it.network).filter(|network| {
-        network.plugins.iter().chain(&network.ipam).any(|plugin| plugin.starts_with("azure-"))
-    });
-    let first = own.next()?;
-    own.next().is_none().then(|| first.name.clone())
+/// A map of Go, which is written as `null` if it was never made, as are values that are pointers.
+type Map<T> = Option<BTreeMap<String, Option<T>>>;
+
+fn entries<T>(map: Map<T>) -> impl Iterator<Item = (String, T)> {
+    map.unwrap_or_default().into_iter().filter_map(|(key, value)| Some((key, value?)))
 }
 
-/// A map of Go, which is written as `null` if it was never made.
-type Map<T> = Option<BTreeMap<String, T>>;
+fn values<T>(map: Map<T>) -> impl Iterator<Item = T> {
+    entries(map).map(|(_, value)| value)
+}
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -248,9 +318,9 @@ struct Address {
 fn endpoints(bytes: &[u8]) -> Option<Vec<Allocation>> {
     let file: Endpoints = serde_json::from_slice(bytes).ok()?;
     let mut found = Vec::new();
-    for (container, endpoint) in file.endpoints.unwrap_or_default() {
+    for (container, endpoint) in entries(file.endpoints) {
         let pod = pod(&endpoint.pod_namespace, &endpoint.pod_name);
-        for (ifname, interface) in endpoint.interfaces.unwrap_or_default() {
+        for (ifname, interface) in entries(endpoint.interfaces) {
             let addresses = interface.v4.into_iter().chain(interface.v6).flatten();
             found.extend(addresses.map(|address| Allocation {
                 address: address.ip.parse().ok(),
@@ -307,10 +377,10 @@ fn vnet(bytes: &[u8]) -> Option<Vec<Allocation>> {
         return Some(Vec::new());
     }
     let file: Vnet = serde_json::from_slice(bytes).ok()?;
-    let interfaces = file.network.and_then(|it| it.external_interfaces).unwrap_or_default();
-    let networks = interfaces.into_values().flat_map(|it| it.networks.unwrap_or_default().into_values());
+    let interfaces = values(file.network.and_then(|it| it.external_interfaces));
+    let networks = interfaces.flat_map(|it| values(it.networks));
     let mut found = Vec::new();
-    for endpoint in networks.flat_map(|it| it.endpoints.unwrap_or_default().into_values()) {
+    for endpoint in networks.flat_map(|it| values(it.endpoints)) {
         for address in endpoint.addresses.unwrap_or_default() {
             found.push(Allocation {
                 address: address.ip.parse().ok(),
@@ -358,9 +428,8 @@ struct IpamAddress {
 
 fn ipam(bytes: &[u8]) -> Option<Vec<Allocation>> {
     let file: Ipam = serde_json::from_slice(bytes).ok()?;
-    let spaces = file.ipam.address_spaces.unwrap_or_default();
-    let pools = spaces.into_values().flat_map(|it| it.pools.unwrap_or_default().into_values());
-    let all = pools.flat_map(|it| it.addresses.unwrap_or_default().into_values());
+    let pools = values(file.ipam.address_spaces).flat_map(|it| values(it.pools));
+    let all = pools.flat_map(|it| values(it.addresses));
     let in_use = all.filter(|it| it.is_in_use).map(|it| Allocation {
         address: it.address.parse().ok(),
         holder: holder(&it.container, ""),

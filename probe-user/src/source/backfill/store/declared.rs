@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     super::{Listing, runtime::daemon},
-    Given, Kind, Memory, directory, holder,
+    Given, Kind, Memory, directory, holder, host_local,
 };
 use crate::{
     model::fact::{Bound, Holder, Store, StoreKind},
@@ -50,6 +50,9 @@ impl Kind for Stores {
             let store =
                 Store { kind: StoreKind::Declared, path, network: network.clone(), bound: Bound::Sandbox };
             let folder = daemon::folder(node.root, daemons, dir);
+            if folder.as_ref().is_ok_and(|folder| host_local::is_usual(node, folder)) {
+                continue;
+            }
             directory::report(node, list, store, folder, &mut memory.declared, parse);
         }
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     model::fact::{Bound, Fact, Holder, Store, StoreKind, StoreRead},
-    source::host::{ENTRIES, ReadError, memo::Memo},
+    source::host::{ENTRIES, Folder, ReadError, memo::Memo},
 };
 
 /// The folders of networks that no configuration has to name, each by its names: host-local's default, and
@@ -46,6 +46,16 @@ impl Kind for HostLocal {
             directory::report(node, list, store, folder, memo, parse);
         }
     }
+}
+
+/// Whether this folder is one of a network in the usual places.
+pub(super) fn is_usual(node: Node<'_>, folder: &Folder) -> bool {
+    let Some(name) = folder.path().file_name() else { return false };
+    FOLDERS.iter().any(|names| {
+        let networks = names.iter().find_map(|name| node.root.folder(name).ok());
+        let usual = networks.and_then(|networks| networks.folder(name.to_str()?).ok());
+        usual.is_some_and(|usual| usual.inode().is_ok() && usual.inode().ok() == folder.inode().ok())
+    })
 }
 
 /// Reports the stores in a folder of networks; `false` if there is no such folder.

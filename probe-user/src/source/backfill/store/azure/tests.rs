@@ -9,13 +9,13 @@ use std::{
 use proptest::prelude::*;
 
 use super::{
-    Azure, Fact, Given, Kind as _, Listing, Memory, Reservation, ReservationState, StoreKind, StoreRead,
-    endpoints, ipam, vnet,
+    Azure, Fact, Given, Kind as _, Listing, Memory, Network, Reservation, ReservationState, StoreKind,
+    StoreRead, endpoints, ipam, vnet,
 };
 use crate::{
     model::{fact::List, time::Timestamp},
     source::{
-        backfill::Node,
+        backfill::{Node, network::Configured},
         host::{HostRoot, ReadError, skipped::Skipped},
         node::cgroup::Hierarchy,
     },
@@ -59,16 +59,37 @@ fn write(root: &Path, path: &str, text: &str, at: u64) {
     file.set_modified(UNIX_EPOCH + Duration::from_secs(at)).expect("a time");
 }
 
-/// Reads the store of a node that was booted at the epoch.
+/// A configured network, with this plugin and the one that gives out addresses.
+fn network(plugin: &str, ipam: Option<&str>) -> Configured {
+    let network = Network {
+        name: "azure".to_owned(),
+        plugins: vec![plugin.to_owned()],
+        delegates: Vec::new(),
+        ipam: ipam.map(str::to_owned),
+        pools: Vec::new(),
+    };
+    Configured { network, data_dir: None }
+}
+
+/// Reads the store of a node whose network is that of pods by azure-cns, and that was booted at the epoch.
 fn read(root: &Path, memory: &mut Memory) -> (Option<StoreRead>, Skipped) {
+    read_with(root, memory, &[network("azure-vnet", Some("azure-cns"))], 0)
+}
+
+fn read_with(
+    root: &Path,
+    memory: &mut Memory,
+    networks: &[Configured],
+    boot_wall_ns: i64,
+) -> (Option<StoreRead>, Skipped) {
     let host = HostRoot::open(root).expect("the root");
     let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
     let clock = || Timestamp(1_000_000_000_000);
-    let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
+    let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns, stores: &[] };
     let mut list = Listing::begin(List::Ipam, node);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos();
     memory.begin(i64::try_from(wall).expect("it fits"));
-    Azure.report(Given { node, daemons: &[], networks: &[] }, memory, &mut list);
+    Azure.report(Given { node, daemons: &[], networks }, memory, &mut list);
     let (told, skipped) = list.end();
     let read = told.into_iter().find_map(|it| match it.fact {
         Fact::StoreRead(read) => Some(read),
@@ -111,7 +132,7 @@ fn each_file_says_which_sandbox_has_an_address() {
     );
     assert_eq!((told(&found), found.complete), (vec!["10.7.0.9 a \"eth0\" cart-0 10".to_owned()], true));
 
-    // The IPAM plugin decides: azure-vnet.json may have an endpoint whose address is free.
+    // azure-vnet-ipam decides: azure-vnet.json may have an endpoint whose address is free.
     let text = format!(
         r#"{{"IPAM":{{"Version":"v1.6","AddressSpaces":{{"local":{{"Id":"local","Pools":{{"10.7.0.0/24":{{
         "Id":"10.7.0.0/24","Addresses":{{"10.7.0.8":{{"ID":"{}","Addr":"10.7.0.8","InUse":true}},
@@ -120,7 +141,8 @@ fn each_file_says_which_sandbox_has_an_address() {
         id('b')
     );
     write(root.path(), IPAM, &text, 11);
-    let (found, _) = read(root.path(), &mut memory);
+    let (found, _) =
+        read_with(root.path(), &mut memory, &[network("azure-vnet", Some("azure-vnet-ipam"))], 0);
     let found = found.expect("a store");
     assert_eq!(found.store.kind, StoreKind::AzureVnetIpam);
     assert_eq!(told(&found), ["10.7.0.8 b \"\" - 11", "10.7.0.11 ? - 11"]);
@@ -133,6 +155,92 @@ fn each_file_says_which_sandbox_has_an_address() {
     // A reboot empties the folder.
     fs::remove_dir_all(root.path().join("var/run")).expect("a folder");
     assert!(read(root.path(), &mut memory).0.is_none());
+}
+
+/// A node that changes how its network is made keeps the files of before.
+#[test]
+fn a_file_that_another_setup_left_does_not_count() {
+    let cns = network("azure-vnet", Some("azure-cns"));
+    let cilium = network("cilium-cni", Some("azure-ipam"));
+    let subnet = network("azure-vnet", Some("azure-vnet-ipam"));
+    let calico = network("calico", Some("calico-ipam"));
+    let multus = network("multus-shim", None);
+    let no_ipam = network("azure-vnet", None);
+    let blank = r#"{"IPAM":{"AddressSpaces":null}}"#;
+    for (vnet_at, endpoints_at, networks, store) in [
+        (10, 20, vec![cilium.clone()], Some((StoreKind::AzureCns, 1))),
+        (20, 10, vec![cilium.clone()], Some((StoreKind::AzureCns, 1))),
+        (20, 10, vec![cns.clone()], Some((StoreKind::AzureVnet, 1))),
+        (10, 20, vec![cns.clone()], Some((StoreKind::AzureCns, 1))),
+        (20, 10, vec![subnet.clone()], Some((StoreKind::AzureVnetIpam, 0))),
+        (20, 10, vec![cilium.clone(), subnet], Some((StoreKind::AzureCns, 1))),
+        (20, 10, vec![multus, cilium], Some((StoreKind::AzureCns, 1))),
+        (20, 10, vec![calico, cns], None),
+        (20, 10, vec![no_ipam], None),
+        (20, 10, Vec::new(), None),
+    ] {
+        let root = tempfile::tempdir().expect("a folder");
+        write(root.path(), VNET, &vnet_of(&id('a'), "10.7.0.9"), vnet_at);
+        write(root.path(), ENDPOINTS, &self::cns(&[(&id('b'), "10.7.0.7")]), endpoints_at);
+        write(root.path(), IPAM, blank, 30);
+        let mut memory = Memory::default();
+        let (found, _) = read_with(root.path(), &mut memory, &networks, 0);
+        let found = found.map(|it| (it.store.kind, it.reservations.len()));
+        assert_eq!(found, store, "{networks:?}");
+        // The configuration is away while it is replaced.
+        let (found, _) = read_with(root.path(), &mut memory, &[], 0);
+        assert_eq!(found.map(|it| (it.store.kind, it.reservations.len())), store, "{networks:?}");
+    }
+    // azure-cns makes the other file blank when it starts.
+    let root = tempfile::tempdir().expect("a folder");
+    write(root.path(), ENDPOINTS, &self::cns(&[(&id('b'), "10.7.0.7")]), 10);
+    for text in ["", "{}"] {
+        write(root.path(), VNET, text, 20);
+        let (found, _) = read(root.path(), &mut Memory::default());
+        assert_eq!(found.expect("a store").store.kind, StoreKind::AzureCns, "{text}");
+    }
+}
+
+#[test]
+fn what_is_known_stays_when_the_clock_is_set() {
+    let root = tempfile::tempdir().expect("a folder");
+    let networks = [network("azure-vnet", Some("azure-cns"))];
+    let mut memory = Memory::default();
+    write(root.path(), VNET, &vnet_of(&id('a'), "10.7.0.9"), 10);
+    read_with(root.path(), &mut memory, &networks, 0);
+    write(root.path(), &format!("{QUEUE}/{}", id('a')), "aaaaaaaa-eth0", 50);
+    // The clock is set forward by an hour, and azure-vnet drops the endpoint.
+    write(root.path(), VNET, r#"{"Network":{"ExternalInterfaces":null}}"#, 3660);
+    memory.clock_set();
+    let (found, _) = read_with(root.path(), &mut memory, &networks, 3_600_000_000_000);
+    let found = found.expect("a store");
+    assert_eq!(
+        (told(&found), found.complete),
+        (vec!["10.7.0.9 a \"eth0\" cart-0 10 queued 0".to_owned()], true)
+    );
+    // An agent that starts now does not know the address: it is not free.
+    let (found, _) = read(root.path(), &mut Memory::default());
+    let found = found.expect("a store");
+    assert_eq!((found.reservations.len(), found.complete), (0, false));
+}
+
+#[test]
+fn values_that_are_null_hold_nothing() {
+    for (text, parse) in [
+        (r#"{"Endpoints":{"a":null}}"#, endpoints as fn(&[u8]) -> Option<Vec<super::Allocation>>),
+        (r#"{"Endpoints":{"a":{"IfnameToIPMap":{"eth0":null}}}}"#, endpoints),
+        (r#"{"Network":{"ExternalInterfaces":{"eth0":null}}}"#, vnet),
+        (r#"{"Network":{"ExternalInterfaces":{"eth0":{"Networks":{"azure":null}}}}}"#, vnet),
+        (
+            r#"{"Network":{"ExternalInterfaces":{"eth0":{"Networks":{"azure":{"Endpoints":{"x":null}}}}}}}"#,
+            vnet,
+        ),
+        (r#"{"IPAM":{"AddressSpaces":{"local":null}}}"#, ipam),
+        (r#"{"IPAM":{"AddressSpaces":{"local":{"Pools":{"p":null}}}}}"#, ipam),
+        (r#"{"IPAM":{"AddressSpaces":{"local":{"Pools":{"p":{"Addresses":{"x":null}}}}}}}"#, ipam),
+    ] {
+        assert_eq!(parse(text.as_bytes()), Some(Vec::new()), "{text}");
+    }
 }
 
 #[test]
@@ -249,7 +357,8 @@ fn tens_of_thousands_of_records_are_read() {
     );
     let root = tempfile::tempdir().expect("a folder");
     write(root.path(), IPAM, &text, 10);
-    let (found, _) = read(root.path(), &mut Memory::default());
+    let networks = [network("azure-vnet", Some("azure-vnet-ipam"))];
+    let (found, _) = read_with(root.path(), &mut Memory::default(), &networks, 0);
     let found = found.expect("a store");
     assert_eq!((found.reservations.len(), found.complete), (65_000, true));
 }
