@@ -296,7 +296,8 @@ fn it_ends_if_nobody_reads_its_answers() {
     assert!(child.wait().expect("it ends").success());
 }
 
-/// A client that asks and never reads: the server waits for it with what fits into the pipe, and ends with it.
+/// A client that asks and never reads: the server waits for it with what fits into the pipe, and ends with
+/// it.
 #[test]
 fn a_client_that_never_reads_is_waited_for_and_takes_no_memory() {
     let mut command = Command::new(PROGRAM);

@@ -59,8 +59,8 @@ pub(crate) fn has_landlock() -> Result<bool> {
     Ok(!survey()?.measures.iter().any(lacks))
 }
 
-/// Returns the threads by name. Waits until the last one exists, each has its name, and the main one has given
-/// up the rights with which it started them.
+/// Returns the threads by name. Waits until the last one exists, each has its name, and the main one has
+/// given up the rights with which it started them.
 fn settled(pid: u32) -> Result<Vec<(String, Status)>> {
     let limit = Instant::now() + machine::patience();
     loop {

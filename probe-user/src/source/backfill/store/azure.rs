@@ -137,7 +137,8 @@ impl Kind for Azure {
         }
         let Some(Network { name, ipam: Some(ipam), .. }) = memory.network.clone() else { return };
         let files = FILES.iter().filter(|file| file.ipams.contains(&ipam.as_str()));
-        // With azure-cns it is the file that is still written. The other one is blank, or a former setup left it.
+        // With azure-cns it is the file that is still written. The other one is blank, or an earlier setup
+        // left it.
         let found = files.filter_map(|file| find(given, memory, file, list)).max_by_key(Found::written);
         let Some(Found { at, file, run, path, read }) = found else { return };
         let contents = list.take(&path, read);
