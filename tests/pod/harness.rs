@@ -70,6 +70,8 @@ fn nothing_is_left_of_a_dropped_node() -> Result<()> {
     let sandbox = kubelet.run_sandbox(&pod, 0)?;
     kubelet.run_container(&pod, &sandbox, &pod.containers[0], 0)?;
     if node.is_private() {
+        // The runtime never heard of this one.
+        kubelet.prepare(&Pod::new("orphan-1", "5d1cb95b-0000-4000-8000-000000000005"))?;
         assert_ne!(shared_things()?, before);
         drop(node);
         assert_eq!(shared_things()?, before);

@@ -13,11 +13,11 @@
 //! owner.
 
 mod before;
-mod bundle;
 mod config;
 mod conflist;
 mod network;
 mod plugin;
+mod pods;
 mod residue;
 mod restart;
 mod sweep;
@@ -37,6 +37,7 @@ use nix::{sys::signal::Signal, unistd::Pid};
 
 pub(crate) use conflist::Conflist;
 pub use network::{Keyed, Network};
+pub(crate) use pods::PodTrace;
 pub(crate) use sweep::forget;
 
 use crate::{clock, command, cri::Cri, image::Image, keyed::Faults, kubelet::Driver};
@@ -114,7 +115,7 @@ impl Containerd {
     pub fn start(options: &Options) -> Result<Self> {
         sweep_dead_runs()?;
         let place = Place::new(format!("{:x}", std::process::id()));
-        for directory in [&place.state, &place.root] {
+        for directory in [&place.pods(), &place.root] {
             fs::create_dir_all(directory)
                 .with_context(|| format!("make {}; root is needed", directory.display()))?;
         }
@@ -131,7 +132,7 @@ impl Containerd {
                 Ok(started)
             }
             Err(error) => {
-                sweep::sweep(&place, &[]);
+                sweep::sweep(&place);
                 Err(error)
             }
         }
@@ -244,13 +245,11 @@ impl Containerd {
     /// Ends the pods as the kubelet does, then containerd, then sweeps. Returns what could not be removed.
     fn shut_down(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
-        // The pods are read first, because a bundle is removed with its sandbox.
-        let pods = bundle::pods(&self.place);
         if matches!(self.process.try_wait(), Ok(None)) {
             problems.extend(remove_pods(&self.socket).err().map(|error| format!("{error:#}")));
             problems.extend(self.end_process().err().map(|error| format!("{error:#}")));
         }
-        problems.extend(sweep::sweep(&self.place, &pods));
+        problems.extend(sweep::sweep(&self.place));
         problems
     }
 
@@ -286,6 +285,11 @@ impl Place {
 
     fn before(&self) -> PathBuf {
         self.state.join("before.json")
+    }
+
+    /// The directory of the notes of pods that kubelets made.
+    fn pods(&self) -> PathBuf {
+        self.state.join("pods")
     }
 
     fn socket(&self) -> PathBuf {
@@ -374,12 +378,19 @@ fn sweep_dead_runs() -> Result<()> {
         let place = Place::new(entry?.file_name().to_string_lossy().into_owned());
         let Ok(lock) = File::open(place.lock()) else { continue };
         match lock.try_lock() {
-            Ok(()) => drop(sweep::sweep(&place, &bundle::pods(&place))),
+            Ok(()) => report_left(&sweep::sweep(&place)),
             Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(error).context("look at the lock of another run"),
         }
     }
     Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "what stays makes later tests fail")]
+fn report_left(problems: &[String]) {
+    for problem in problems {
+        eprintln!("left by a killed run: {problem}");
+    }
 }
 
 fn program(options: &Options, name: &str) -> PathBuf {

@@ -29,6 +29,7 @@ pub use start::{PartStart, PodStart, wait_runs};
 use crate::{
     cgroupfs::CgroupId,
     clock,
+    containerd::PodTrace,
     cri::{Cri, info_pid, message::container::ContainerState},
 };
 use cgroup::Cgroups;
@@ -37,6 +38,7 @@ const LOGS: &str = "/var/log/pods";
 
 /// A kubelet with one connection. [`Kubelet::another`] gives more for the same node.
 pub struct Kubelet {
+    socket: PathBuf,
     cri: Cri,
     cgroups: Arc<Cgroups>,
 }
@@ -72,12 +74,14 @@ pub struct Exit {
 
 impl Kubelet {
     pub fn new(socket: &Path, driver: Driver) -> Result<Self> {
-        Ok(Self { cri: Cri::connect(socket)?, cgroups: Arc::new(Cgroups::new(driver)?) })
+        let cgroups = Arc::new(Cgroups::new(driver)?);
+        Ok(Self { socket: socket.to_owned(), cri: Cri::connect(socket)?, cgroups })
     }
 
     /// Returns a kubelet of this node with its own connection, for another thread.
     pub fn another(&self) -> Result<Self> {
-        Ok(Self { cri: self.cri.reconnect()?, cgroups: Arc::clone(&self.cgroups) })
+        let cgroups = Arc::clone(&self.cgroups);
+        Ok(Self { socket: self.socket.clone(), cri: self.cri.reconnect()?, cgroups })
     }
 
     pub fn cri(&mut self) -> &mut Cri {
@@ -86,8 +90,10 @@ impl Kubelet {
 
     /// Makes the pod's cgroup and log directory, and returns the cgroup's ids.
     pub fn prepare(&self, pod: &Pod) -> Result<Vec<CgroupId>> {
-        let ids = self.cgroups.make(pod)?;
         let logs = Self::log_directory(pod);
+        let trace = PodTrace { cgroup_parent: self.cgroup_parent(pod), logs: logs.clone() };
+        trace.note(&self.socket, &pod.uid)?;
+        let ids = self.cgroups.make(pod)?;
         fs::create_dir_all(&logs).with_context(|| format!("make {}", logs.display()))?;
         Ok(ids)
     }

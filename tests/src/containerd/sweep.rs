@@ -19,20 +19,14 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{
-    Place,
-    before::Before,
-    bundle::{self, PodTrace},
-    residue,
-};
+use super::{Place, before::Before, pods, residue};
 use crate::{clock, command};
 
 /// A function that removes one kind of thing.
 type Step = fn(&Place) -> Result<()>;
 
-/// Removes everything. `pods` are the pods before containerd's end. Returns a line for each thing that could
-/// not be removed.
-pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
+/// Removes everything. Returns a line for each thing that could not be removed.
+pub(super) fn sweep(place: &Place) -> Vec<String> {
     const BEFORE_PODS: [(&str, Step); 3] =
         [("containers", remove_containers), ("processes", kill_processes), ("mounts", unmount)];
     const AFTER_PODS: [(&str, Step); 5] = [
@@ -45,9 +39,7 @@ pub(super) fn sweep(place: &Place, pods: &[PodTrace]) -> Vec<String> {
     // Tries each step, whatever the result of the steps before.
     let problem = |(what, step): (&str, Step)| step(place).err().map(|error| format!("{what}: {error:#}"));
     let mut problems: Vec<_> = BEFORE_PODS.into_iter().filter_map(problem).collect();
-    problems.extend(
-        pods.iter().filter_map(|pod| bundle::remove(pod).err()).map(|error| format!("pod: {error:#}")),
-    );
+    problems.extend(pods::remove(place));
     problems.extend(AFTER_PODS.into_iter().filter_map(problem));
     problems
 }
