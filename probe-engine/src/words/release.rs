@@ -154,6 +154,37 @@ pub fn restart_cns() -> Vec<String> {
     ])
 }
 
+/// Returns the command that makes Cilium's agent remove the endpoint of a sandbox.
+#[must_use]
+pub fn disconnect(container: &ContainerId, ifname: &str) -> Vec<String> {
+    let endpoint = if ifname.is_empty() {
+        format!("container-id:{container}")
+    } else {
+        format!("cni-attachment-id:{container}:{ifname}")
+    };
+    let Some(endpoint) = quoted(&endpoint) else { return lines(&[UNPRINTABLE]) };
+    lines(&[
+        "# Cilium's agent frees the address when it removes the endpoint. By itself it does so within 10 minutes if the",
+        "# interface is gone. First see that no runtime knows the sandbox; this must print nothing:",
+        &format!("# crictl pods -q --no-trunc --id {container}"),
+        "# $NODE_NAME is this node's name in the cluster.",
+        &format!(
+            "kubectl -n kube-system exec -c cilium-agent \"$(kubectl -n kube-system get pod -o name -l k8s-app=cilium --field-selector \"spec.nodeName=$NODE_NAME\")\" -- cilium-dbg endpoint disconnect {endpoint}"
+        ),
+    ])
+}
+
+/// Returns the command that restarts Cilium's agent, so that it works through its queue.
+#[must_use]
+pub fn restart_cilium() -> Vec<String> {
+    lines(&[
+        "# Cilium's agent frees what is in its queue (/var/run/cilium/deleteQueue) only at its start. If it does not run,",
+        "# the log of its pod says why; if it runs, restart it. Pods keep running meanwhile; new ones wait. $NODE_NAME",
+        "# is this node's name in the cluster.",
+        "kubectl -n kube-system delete pod -l k8s-app=cilium --field-selector \"spec.nodeName=$NODE_NAME\"",
+    ])
+}
+
 /// Returns the call of `release`; a comment if the directory's name cannot be printed.
 #[must_use]
 pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {
@@ -217,7 +248,8 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
     use super::{
-        Functions, counted, del_again, del_again_for, free_ownerless_of, functions, release, script,
+        Functions, UNPRINTABLE, counted, del_again, del_again_for, disconnect, free_ownerless_of, functions,
+        release, script,
     };
     use crate::model::id::ContainerId;
 
@@ -265,6 +297,30 @@ mod tests {
         let output = command.envs(endpoint.map(|it| (ENDPOINT, it))).output().expect("a shell");
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (text(output.stdout), text(output.stderr), output.status.code())
+    }
+
+    /// The agent knows an endpoint by its container and interface. Older agents did not write the interface.
+    #[test]
+    fn an_endpoint_of_cilium_is_disconnected_by_the_name_that_its_agent_knows() {
+        let id = ContainerId::parse(&"a".repeat(64)).expect("an id");
+        let call = |ifname| disconnect(&id, ifname).pop().expect("a command");
+        let end = format!("-- cilium-dbg endpoint disconnect 'cni-attachment-id:{id}:eth0'");
+        assert!(call("eth0").ends_with(&end), "{}", call("eth0"));
+        assert!(call("").ends_with(&format!(" disconnect 'container-id:{id}'")), "{}", call(""));
+        let quoted = format!("{id}:'Q';reboot'Q''").replace('Q', r"\'");
+        assert!(call("';reboot'").ends_with(&quoted), "{}", call("';reboot'"));
+        assert_eq!(disconnect(&id, "\u{1b}[2J"), [UNPRINTABLE]);
+        // The inner kubectl finds the pod of the agent on the node, and the outer one runs the command there.
+        let kubectl = r#"case $* in
+            *' get pod -o name -l k8s-app=cilium --field-selector spec.nodeName=n1') echo pod/cilium-x ;;
+            *) echo "$*" ;;
+        esac"#;
+        let text = format!("kubectl() {{ {kubectl}\n}}\n{}", disconnect(&id, "eth0").join("\n"));
+        let ran = Command::new("sh").args(["-c", &text]).env("NODE_NAME", "n1").output().expect("a shell");
+        let expected = format!(
+            "-n kube-system exec -c cilium-agent pod/cilium-x -- cilium-dbg endpoint disconnect cni-attachment-id:{id}:eth0\n"
+        );
+        assert_eq!(String::from_utf8(ran.stdout).expect("text"), expected);
     }
 
     /// The user of the script must name the runtime, or nothing is freed.

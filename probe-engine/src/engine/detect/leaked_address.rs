@@ -11,7 +11,8 @@
 //! finding opens while runtime or kubelet is down, or while the runtime's records cannot be read and no DEL
 //! was seen, or by a record that the last reading of its store does not show; an open finding stays open
 //! then. An address whose release waits in a queue of the plugin (`release_queued`) is confirmed once the
-//! release has waited for the grace period.
+//! release has waited for the grace period. An address that the plugin may free by itself is confirmed only
+//! after the time that it takes for that.
 //!
 //! If no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
 //! `unverified_release`.
@@ -19,7 +20,7 @@
 pub(super) mod many;
 mod words;
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use super::{
     Abandoned, DetectContext, Detection, Verdict,
@@ -37,7 +38,7 @@ use crate::{
         },
     },
     model::{
-        fact::{Bound, PodName, Reservation, Store},
+        fact::{Bound, PodName, Reservation, Store, StoreKind},
         finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
@@ -341,7 +342,8 @@ fn verified(
     let forgotten_at = end.forgotten_at.unwrap_or(since);
     // Up to this time the stores are known to have been read after the runtimes.
     let fresh_at = if read_at >= forgotten_at { Some(forgotten_at) } else { None };
-    let verdict = ctx.after_cleanup(since, ctx.limits.leak_grace);
+    let grace = grace(ctx, lease);
+    let verdict = ctx.after_cleanup(since, grace);
     match verdict {
         Verdict::Watched { .. }
         | Verdict::Unsure
@@ -351,11 +353,25 @@ fn verified(
         Verdict::Candidate { .. } if fresh_at >= Some(since) => verdict,
         Verdict::Confirmed => {
             let up = ctx.up.unwrap_or(since);
-            let ready = since.max(up) + ctx.limits.leak_grace;
+            let ready = since.max(up) + grace;
             if fresh_at >= Some(ready) { verdict } else { Verdict::Unverified }
         }
         Verdict::Candidate { .. } => Verdict::Unverified,
     }
+}
+
+/// Returns how long a leak must last: the plugin may free the address by itself, except one in its queue.
+fn grace(ctx: &DetectContext<'_>, lease: &Lease) -> Duration {
+    let grace = ctx.limits.leak_grace;
+    if grace.is_zero() || lease.queued_since.is_some() {
+        return grace;
+    }
+    kinds(ctx, lease).map(StoreKind::own_cleanup).fold(grace, Duration::max)
+}
+
+/// Returns the kinds of the stores that name an address.
+fn kinds<'a>(ctx: &'a DetectContext<'_>, lease: &'a Lease) -> impl Iterator<Item = StoreKind> + 'a {
+    lease.stores.iter().filter_map(|path| Some(ctx.world.records.stores.get(path)?.1.store.kind))
 }
 
 fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
@@ -373,7 +389,9 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
         return Cause::StaleRecord;
     }
     if del_without_netns.succeeded > 0 {
-        return Cause::DelBlind;
+        // Cilium's plugin names the container alone to its agent, and needs no namespace.
+        let is_of_cilium = kinds(ctx, lease).any(|kind| kind == StoreKind::Cilium);
+        return if is_of_cilium { Cause::StaleRecord } else { Cause::DelBlind };
     }
     if del.has_broken_off() || del_without_netns.has_broken_off() {
         return Cause::DelFailed;

@@ -15,14 +15,17 @@ use super::{
     missed_runtime_event, node_network_unready, orphan_netns, ownerless_reservation, pool_exhaustion,
     runtime_unresponsive, sandboxes_replaced, stuck_start, teardown_out_of_order, words,
 };
-use crate::engine::world::{
-    lookup::{abandoned, phase, rebuild},
-    react::{log_search, reap},
-    table::{
-        self,
-        attachment::{LATELY, tries},
-        balance, belief, failing, record, release, sandbox,
+use crate::{
+    engine::world::{
+        lookup::{abandoned, phase, rebuild},
+        react::{log_search, reap},
+        table::{
+            self,
+            attachment::{LATELY, tries},
+            balance, belief, failing, record, release, sandbox,
+        },
     },
+    model::fact::StoreKind,
 };
 
 /// A finding opens after a quarter of the time after which it is confirmed.
@@ -38,6 +41,9 @@ const REREAD: Duration = Duration::from_secs(60);
 
 /// How long the kubelet waits for a pod's volumes before it says so (`podAttachAndMountTimeout`).
 const VOLUMES: Duration = Duration::from_secs(2 * 60);
+
+/// How long Cilium's agent keeps an endpoint without an interface: two times its `endpoint-gc-interval`.
+const CILIUM: Duration = Duration::from_secs(2 * 5 * 60);
 
 struct Page {
     name: &'static str,
@@ -125,7 +131,11 @@ fn pages() -> Vec<Page> {
             ],
             [duplicate_sandbox::REBUILDS, burst::BURST]
         ),
-        page!("leaked_address", [grace, abandoned::ANSWERS], [many::MANY, many::FIRST, many::MANY]),
+        page!(
+            "leaked_address",
+            [grace, abandoned::ANSWERS, CILIUM, StoreKind::Cilium.own_cleanup()],
+            [many::MANY, many::FIRST, many::MANY]
+        ),
         page!("orphan_netns", [grace, orphan_netns::HELD, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
         page!("phantom_sandbox", [grace, belief::GRACE], []),

@@ -12,6 +12,7 @@ use crate::{
 
 const SECOND: u64 = 1000;
 const MINUTE: u64 = 60 * SECOND;
+const CILIUM: &str = "/usr/lib/cni/cilium-cni";
 
 fn node() -> Story {
     let mut story = Story::new();
@@ -23,6 +24,17 @@ fn node() -> Story {
 
 /// The runtime has these sandboxes of the pod on record, and a store names sandbox `a`, if it names any.
 fn records(story: &mut Story, at: u64, sandboxes: &[char], bound: Bound, state: Option<ReservationState>) {
+    records_of(StoreKind::Declared, story, at, sandboxes, bound, state);
+}
+
+fn records_of(
+    kind: StoreKind,
+    story: &mut Story,
+    at: u64,
+    sandboxes: &[char],
+    bound: Bound,
+    state: Option<ReservationState>,
+) {
     story.at(at).list(List::Runtimes, true, |story| {
         story.on_record(sandboxes);
     });
@@ -34,12 +46,7 @@ fn records(story: &mut Story, at: u64, sandboxes: &[char], bound: Bound, state: 
         pod: Some(Box::new(pod_name())),
         state,
     };
-    let store = Store {
-        kind: StoreKind::Declared,
-        path: "/var/lib/cloud".to_owned(),
-        network: Some("podnet".to_owned()),
-        bound,
-    };
+    let store = Store { kind, path: "/var/lib/cloud".to_owned(), network: Some("podnet".to_owned()), bound };
     let reservations = state.into_iter().map(reservation).collect();
     story.list(List::Ipam, true, |story| {
         story.listed(Fact::StoreRead(StoreRead { store, reservations, complete: true }));
@@ -105,4 +112,62 @@ fn a_queue_that_is_worked_through_in_time_is_no_finding() {
     records(&mut story, 5 * MINUTE, &[], Bound::Sandbox, Some(queued));
     records(&mut story, 5 * MINUTE + 15 * SECOND, &[], Bound::Sandbox, None);
     assert_eq!(told(&story, 12 * MINUTE).0, Vec::<String>::new());
+}
+
+/// The DEL of sandbox `a` succeeds in the fourth minute. Cilium's agent has its endpoint until this minute.
+fn endpoint(last: u64, state: ReservationState) -> (Vec<String>, Engine) {
+    let mut story = node();
+    story.network("podnet", &["cilium-cni"]);
+    story.at(2 * SECOND).cni_done(100, CILIUM, "ADD", "/run/netns/a");
+    for minute in 1..=20 {
+        let is_over = minute > 3;
+        if minute == 4 {
+            story.at(minute * MINUTE).cni_done(110, CILIUM, "DEL", "/run/netns/a");
+        }
+        let sandboxes = if is_over { &[] } else { &['a'][..] };
+        let state = if is_over { state } else { ReservationState::Held };
+        let state = (minute <= last).then_some(state);
+        records_of(StoreKind::Cilium, &mut story, minute * MINUTE, sandboxes, Bound::Sandbox, state);
+    }
+    told(&story, 20 * MINUTE)
+}
+
+#[test]
+fn an_endpoint_that_cilium_removes_by_itself_in_time_is_no_leak() {
+    let (lines, engine) = endpoint(20, ReservationState::Held);
+    assert_eq!(lines, ["420 finding.opened", "960 finding.confirmed"], "12 minutes after the fourth");
+    let found = engine.findings().find(|it| it.key.as_str().contains("10.7.0.9")).expect("a finding");
+    let Kind::LeakedAddress(leak) = &found.kind else { panic!("another kind") };
+    let why = "The agent removes an endpoint by itself within 10 minutes if the interface is gone, so this is \
+               confirmed only after 12 minutes: then the interface is still there, or the agent does not run.";
+    assert!(leak.cause().ends_with(why), "{}", leak.cause());
+    // The agent takes two rounds of five minutes at most.
+    assert_eq!(endpoint(14, ReservationState::Held).0, ["420 finding.opened", "900 finding.closed"]);
+    assert_eq!(endpoint(5, ReservationState::Held).0, Vec::<String>::new());
+    // It does not remove what waits in its queue.
+    let queued = ReservationState::Queued { since: ms(4 * MINUTE) };
+    assert_eq!(endpoint(20, queued).0, ["270 finding.opened", "360 finding.confirmed"]);
+}
+
+/// Why sandbox `a` has an address in a store of this kind after a DEL without a namespace.
+fn cause_after_blind_del(kind: StoreKind) -> Cause {
+    let mut story = node();
+    story.network("podnet", &["cilium-cni"]);
+    story.at(2 * SECOND).cni_done(100, CILIUM, "ADD", "/run/netns/a");
+    records_of(kind, &mut story, 3 * SECOND, &['a'], Bound::Sandbox, Some(ReservationState::Held));
+    story.at(MINUTE).cni_done(110, CILIUM, "DEL", "");
+    for minute in 2..20 {
+        records_of(kind, &mut story, minute * MINUTE, &[], Bound::Sandbox, Some(ReservationState::Held));
+    }
+    let (_, engine) = told(&story, 20 * MINUTE);
+    let found = engine.findings().find(|it| it.key.as_str().contains("10.7.0.9")).expect("a finding");
+    let Kind::LeakedAddress(leak) = &found.kind else { panic!("another kind") };
+    leak.cause
+}
+
+/// Cilium's plugin names the container to the agent, and needs no namespace for that.
+#[test]
+fn a_del_without_a_namespace_is_no_cause_where_cilium_has_the_endpoint() {
+    assert_eq!(cause_after_blind_del(StoreKind::Cilium), Cause::StaleRecord);
+    assert_eq!(cause_after_blind_del(StoreKind::Declared), Cause::DelBlind);
 }

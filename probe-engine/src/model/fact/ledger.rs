@@ -4,7 +4,7 @@
 //! complete reading does not name did not exist when it was read, at the observation's time. What a change
 //! does not name is unchanged.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 pub use probe_common::runtime::Kind as RuntimeKind;
 use schemars::JsonSchema;
@@ -92,6 +92,8 @@ pub enum StoreKind {
     AzureVnetIpam,
     /// The file in which the plugin azure-vnet keeps its endpoints.
     AzureVnet,
+    /// The folder in which Cilium's agent keeps a file for each endpoint.
+    Cilium,
 }
 
 impl StoreKind {
@@ -99,7 +101,21 @@ impl StoreKind {
     pub(crate) fn is_directory(self) -> bool {
         match self {
             Self::HostLocal | Self::Declared => true,
-            Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet => false,
+            Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet | Self::Cilium => false,
+        }
+    }
+
+    /// Returns how long the plugin itself may take to free the address of a sandbox that is gone.
+    pub(crate) fn own_cleanup(self) -> Duration {
+        match self {
+            // The agent looks every five minutes, and removes an endpoint whose interface was gone twice.
+            Self::Cilium => Duration::from_secs(12 * 60),
+            Self::HostLocal
+            | Self::Declared
+            | Self::AwsIpamd
+            | Self::AzureCns
+            | Self::AzureVnetIpam
+            | Self::AzureVnet => Duration::ZERO,
         }
     }
 

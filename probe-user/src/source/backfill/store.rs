@@ -6,6 +6,7 @@
 
 mod aws_ipamd;
 mod azure;
+mod cilium;
 mod declared;
 mod directory;
 mod host_local;
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     model::{
-        fact::{Holder, List, Network},
+        fact::{Holder, List, Network, PodName},
         id::ContainerId,
     },
     source::host::memo::Memo,
@@ -48,6 +49,7 @@ pub(super) struct Memory {
     host_local: Memo<Reserved>,
     aws_ipamd: Memo<aws_ipamd::Read>,
     azure: azure::Remembered,
+    cilium: cilium::Remembered,
     declared: Memo<Reserved>,
 }
 
@@ -56,19 +58,22 @@ impl Memory {
         self.host_local.begin(wall_ns);
         self.aws_ipamd.begin(wall_ns);
         self.azure.begin(wall_ns);
+        self.cilium.begin(wall_ns);
         self.declared.begin(wall_ns);
     }
 
     /// Forgets what rests on the wall clock, which was set.
     pub(super) fn clock_set(&mut self) {
         let mut azure = mem::take(&mut self.azure);
+        let mut cilium = mem::take(&mut self.cilium);
         azure.clock_set();
-        *self = Self { azure, ..Self::default() };
+        cilium.clock_set();
+        *self = Self { azure, cilium, ..Self::default() };
     }
 }
 
-const KINDS: [&dyn Kind; 4] =
-    [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &azure::Azure, &declared::Stores];
+const KINDS: [&dyn Kind; 5] =
+    [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &azure::Azure, &cilium::Cilium, &declared::Stores];
 
 /// Plugins that keep the addresses of pods in no file that is read, and where they keep them.
 const ELSEWHERE: [(&str, &str); 8] = [
@@ -77,10 +82,13 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("kube-ovn", "at the API server (ips)"),
     ("spiderpool", "at the API server (spiderippools)"),
     ("ovn-k8s-cni-overlay", "in the annotations of pods, and frees each with its pod"),
-    ("cilium-cni", "in the files and in the memory of Cilium's agent"),
+    ("cilium-cni", "in /var/run/cilium/state, where there are none, and in the memory of its agent"),
     ("terway", "in a file that its daemon has locked"),
     ("cnivpc", "in a file that its daemon has locked"),
 ];
+
+/// Where `/var/run` may be: it may be no link to `/run` on a copy of a node's files.
+const RUN: [&str; 2] = ["/var/run", "/run"];
 
 /// The longest name of an interface (`IFNAMSIZ` without the NUL).
 const MAX_IFNAME_BYTES: usize = 15;
@@ -88,7 +96,13 @@ const MAX_IFNAME_BYTES: usize = 15;
 /// Returns the first configured plugin of which it is known that it keeps its addresses elsewhere, and where.
 pub(crate) fn elsewhere(networks: &[Network]) -> Option<(&'static str, &'static str)> {
     for network in networks {
-        let plugins = network.ipam.as_ref().map_or(network.plugins.as_slice(), slice::from_ref);
+        let mut plugins = network.plugins.as_slice();
+        if let Some(ipam) = &network.ipam {
+            plugins = slice::from_ref(ipam);
+        } else if network.delegates.is_empty() {
+            // A plugin that comes after another gives out no addresses.
+            plugins = plugins.get(..1).unwrap_or_default();
+        }
         let known = ELSEWHERE.iter().find(|(name, _)| plugins.iter().any(|plugin| plugin == name));
         if known.is_some() {
             return known.copied();
@@ -117,4 +131,11 @@ pub(super) fn list<'a>(
 fn holder(container: &str, ifname: &str) -> Option<Holder> {
     let container = ContainerId::parse(container)?;
     (ifname.len() <= MAX_IFNAME_BYTES).then(|| Holder { container, ifname: ifname.to_owned() })
+}
+
+/// Returns the pod that a record names; `None` if it names none.
+fn pod(namespace: &str, name: &str) -> Option<Box<PodName>> {
+    (!name.is_empty() && !namespace.is_empty()).then(|| {
+        Box::new(PodName { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None })
+    })
 }

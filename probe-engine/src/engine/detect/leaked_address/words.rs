@@ -11,10 +11,19 @@ use crate::{
     },
     words::{
         escape::escaped,
-        release::{Functions, del_again, del_again_for, functions, release, restart_cns, restart_ipamd},
+        release::{
+            Functions, del_again, del_again_for, disconnect, functions, release, restart_cilium, restart_cns,
+            restart_ipamd,
+        },
         shell::{UNPRINTABLE, lines, quoted},
     },
 };
+
+impl LeakedAddress {
+    fn is_of_cilium(&self) -> bool {
+        self.stores.iter().any(|it| it.kind == StoreKind::Cilium)
+    }
+}
 
 impl Explain for LeakedAddress {
     fn summary(&self) -> String {
@@ -65,6 +74,12 @@ impl Explain for LeakedAddress {
                  success. The daemon frees the address when it works through its queue, which it has not done in time: it is \
                  down, or it looks into the queue only at its start."
             }
+            Cause::StaleRecord if self.is_of_cilium() => {
+                "Cilium's agent still has the endpoint of a sandbox that no runtime has on record. Cilium's plugin reports \
+                 success for a DEL that the agent refuses. The agent removes an endpoint by itself within 10 minutes if the \
+                 interface is gone, so this is confirmed only after 12 minutes: then the interface is still there, or the \
+                 agent does not run."
+            }
             Cause::StaleRecord => {
                 "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
                  about: it was before sandprobe ran, before the last boot, or while records were lost."
@@ -74,7 +89,7 @@ impl Explain for LeakedAddress {
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         if self.many.is_some() && self.cause == Cause::ReleaseQueued {
-            return restart_cns();
+            return if self.is_of_cilium() { restart_cilium() } else { restart_cns() };
         }
         if self.many.is_some() {
             return lines(&[
@@ -105,6 +120,13 @@ impl Explain for LeakedAddress {
                         all.extend(del_again(runtimes));
                         all.push(del_again_for(self.address, sandbox, &self.ifname, None));
                     }
+                }
+                StoreKind::Cilium => {
+                    all.extend(if self.cause == Cause::ReleaseQueued {
+                        restart_cilium()
+                    } else {
+                        disconnect(sandbox, &self.ifname)
+                    });
                 }
                 StoreKind::Declared => {
                     all.push(

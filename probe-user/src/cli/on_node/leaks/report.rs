@@ -373,6 +373,7 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
             StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
                 lines.extend(of_azure(leaks, as_called));
             }
+            StoreKind::Cilium => lines.extend(of_cilium(leaks, as_called)),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(leaks.iter().map(|it| match it.sandbox {
@@ -390,6 +391,26 @@ fn elsewhere(commands: Vec<String>, as_called: fn(String) -> String) -> Vec<Stri
     let mut lines = Vec::new();
     for line in commands {
         lines.push(if line.starts_with('#') { line } else { as_called(format!("# {line}")) });
+    }
+    lines
+}
+
+/// Returns the commands for leaks in the files of Cilium's agent.
+fn of_cilium(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut is_queued = false;
+    let mut seen = BTreeSet::new();
+    for leak in leaks {
+        let (Kind::LeakedAddress(it), Some(sandbox)) = (&leak.finding.kind, leak.sandbox) else { continue };
+        if leak.cause == Cause::ReleaseQueued.into_str() {
+            is_queued = true;
+        } else if seen.insert((sandbox, &it.ifname)) {
+            // Both addresses of a dual stack have one endpoint.
+            lines.extend(elsewhere(release::disconnect(sandbox, &it.ifname), as_called));
+        }
+    }
+    if is_queued {
+        lines.extend(elsewhere(release::restart_cilium(), as_called));
     }
     lines
 }

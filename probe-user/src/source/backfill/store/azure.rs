@@ -12,7 +12,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{super::Listing, Given, Kind, Memory, holder};
+use super::{super::Listing, Given, Kind, Memory, RUN, holder, pod};
 use crate::{
     model::{
         fact::{
@@ -24,8 +24,6 @@ use crate::{
     source::host::{ENTRIES, Entries, FILE, ReadError, memo::Memo},
 };
 
-/// Where `/var/run` may be: it may be no link to `/run` on a copy of a node's files.
-const RUN: [&str; 2] = ["/var/run", "/run"];
 /// The files that azure-vnet writes in place of a release while azure-cns does not answer: each is named by
 /// the container's id.
 const QUEUE: &str = "azure-vnet/deleteIDs";
@@ -437,12 +435,6 @@ fn ipam(bytes: &[u8]) -> Option<Vec<Allocation>> {
         pod: None,
     });
     Some(in_use.collect())
-}
-
-fn pod(namespace: &str, name: &str) -> Option<Box<PodName>> {
-    (!name.is_empty() && !namespace.is_empty()).then(|| {
-        Box::new(PodName { namespace: Some(namespace.to_owned()), name: Some(name.to_owned()), uid: None })
-    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 #![cfg(feature = "live")]
 
+mod store;
+
 use std::{
     fs::{self, File},
     os::unix::fs::PermissionsExt as _,
@@ -459,126 +461,4 @@ fn touch(root: &Path, path: &str, contents: &str, age: Duration) {
     write(root, path, contents);
     let file = File::options().write(true).open(root.join(path)).expect("a file");
     file.set_modified(SystemTime::now() - age).expect("a time");
-}
-
-/// A node's disk without host-local's folder, with this configuration of CNI; the runtime knows sandbox 1.
-fn disk_of(conf: &str) -> TempDir {
-    let root = tempfile::tempdir().expect("a folder");
-    write(root.path(), "etc/cni/net.d/10-net.conflist", conf);
-    fs::create_dir_all(root.path().join(SANDBOXES).join(id(1))).expect("directories");
-    root
-}
-
-/// Antrea's agent has the node's `/var/run/antrea/cni` at `/var/lib/cni`.
-#[test]
-fn antrea_s_folder_is_read_once_by_whatever_name() {
-    let conf =
-        r#"{"name":"antrea","plugins":[{"type":"antrea","ipam":{"type":"host-local"}},{"type":"portmap"}]}"#;
-    for is_link in [true, false] {
-        let root = disk_of(conf);
-        let place = if is_link { "run/antrea/cni" } else { "var/run/antrea/cni" };
-        for (address, n) in [("10.1.0.8", 1), ("10.1.0.9", 2)] {
-            let path = format!("{place}/networks/antrea/{address}");
-            touch(root.path(), &path, &format!("{}\r\neth0", id(n)), OLD);
-        }
-        if is_link {
-            symlink("/run", root.path().join("var/run")).expect("a link");
-        }
-        // Who declared it before it was known need not change that.
-        let declared = format!("--ipam-store=/{place}/networks/antrea");
-        for more in [&[][..], &[declared.as_str()]] {
-            let output = run(root.path(), more);
-            let said = text(&output.stdout);
-            assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-            let row = "antrea   ?      ?     1     0           1       ?     host-local /var/run/antrea/cni/networks/antrea";
-            assert_eq!(said.lines().filter(|line| *line == row).count(), 1, "{said}");
-            let stores = said.lines().filter(|line| line.contains(" ?     host-local /"));
-            assert_eq!(stores.count(), 1, "{said}");
-            let call = format!("release '/var/run/antrea/cni/networks/antrea' 10.1.0.9 {}", id(2));
-            assert_eq!(said.matches(&call).count(), 1, "{said}");
-        }
-    }
-}
-
-/// Dataplane V2 adds Cilium behind ptp, which has host-local give out the addresses.
-#[test]
-fn gke_s_dataplane_v2_has_host_local_s_store() {
-    let conf = r#"{"name":"gke-pod-network","plugins":[{"type":"ptp","ipam":{"type":"host-local",
-        "ranges":[[{"subnet":"10.4.1.0/24"}]]}},{"type":"cilium-cni"}]}"#;
-    let root = disk_of(conf);
-    for (address, n) in [("10.4.1.8", 1), ("10.4.1.9", 2)] {
-        let path = format!("var/lib/cni/networks/gke-pod-network/{address}");
-        touch(root.path(), &path, &format!("{}\r\neth0", id(n)), OLD);
-    }
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-    let row = "gke-pod-network  10.4.1.0/24  253   1     0           1       251   host-local /var/lib/cni/networks/gke-pod-network";
-    assert!(said.contains(row), "{said}");
-}
-
-const AZURE: &str = r#"{"cniVersion":"1.0.0","name":"azure","plugins":[
-    {"type":"azure-vnet","ipam":{"type":"azure-cns"}},{"type":"portmap"}]}"#;
-const ENDPOINTS: &str = "run/azure-cns/azure-endpoints.json";
-
-/// The sandboxes with these numbers have addresses that end so.
-fn endpoints(all: &[usize]) -> String {
-    let one = |n: &usize| {
-        format!(
-            r#""{}":{{"PodName":"cart-{n}","PodNamespace":"shop","IfnameToIPMap":{{"eth0":{{"IPv4":[{{"IP":"10.7.0.{n}"}}]}}}}}}"#,
-            id(*n)
-        )
-    };
-    format!(r#"{{"Endpoints":{{{}}}}}"#, all.iter().map(one).collect::<Vec<_>>().join(","))
-}
-
-#[test]
-fn a_sandbox_that_azure_cns_keeps_is_leaked_and_a_queued_release_is_told_as_such() {
-    let root = disk_of(AZURE);
-    symlink("/run", root.path().join("var/run")).expect("a link");
-    touch(root.path(), ENDPOINTS, &endpoints(&[1]), OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
-    assert!(said.contains("azure    ?      ?     1     0           0       ?     azure-cns /var/run/azure-cns/azure-endpoints.json"), "{said}");
-
-    touch(root.path(), ENDPOINTS, &endpoints(&[1, 2, 3]), OLD);
-    touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
-    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("confirmed")).collect();
-    assert!(rows.len() == 2 && rows[0].contains("10.7.0.2  stale_record    shop/cart-2"), "{said}");
-    assert!(rows[1].contains("10.7.0.3  release_queued  shop/cart-3"), "{said}");
-
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
-    let call = format!("try del_again {} 10.7.0.2 'eth0' 'shop' 'cart-2'", id(2));
-    assert!(script.lines().any(|line| line == call), "{script}");
-    assert!(!script.contains("del_again 0") || !script.contains("10.7.0.3"), "{script}");
-    assert!(script.contains("# kubectl -n kube-system delete pod -l k8s-app=azure-cns"), "{script}");
-
-    // The queue is not late yet.
-    touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", Duration::ZERO);
-    touch(root.path(), ENDPOINTS, &endpoints(&[1, 3]), OLD);
-    let output = run(root.path(), &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-}
-
-#[test]
-fn a_file_of_azure_that_is_cut_off_is_named() {
-    let root = disk_of(AZURE);
-    touch(root.path(), ENDPOINTS, &endpoints(&[2])[..40], OLD);
-    let output = run(root.path(), &[]);
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
-    let why = "could not look everywhere: an IPAM store cannot be read: /run/azure-cns/azure-endpoints.json: not in a form that is known";
-    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
-}
-
-#[test]
-fn a_plugin_that_keeps_its_addresses_elsewhere_is_named() {
-    let conf = r#"{"name":"k8s-pod-network","plugins":[{"type":"calico","ipam":{"type":"calico-ipam"}}]}"#;
-    let output = run(disk_of(conf).path(), &[]);
-    assert_eq!(output.status.code(), Some(2));
-    let why = "cannot look: calico-ipam keeps its addresses at the API server (ipamblocks, ipamhandles)";
-    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
 }
