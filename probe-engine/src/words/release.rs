@@ -154,6 +154,10 @@ pub fn restart_cns() -> Vec<String> {
     ])
 }
 
+/// What the reader of a command for Cilium's pods must fill in.
+const CILIUM_PODS: &str =
+    "# $NODE_NAME is this node's name in the cluster. Cilium's namespace may be another than kube-system.";
+
 /// Returns the command that makes Cilium's agent remove the endpoint of a sandbox.
 #[must_use]
 pub fn disconnect(container: &ContainerId, ifname: &str) -> Vec<String> {
@@ -165,9 +169,10 @@ pub fn disconnect(container: &ContainerId, ifname: &str) -> Vec<String> {
     let Some(endpoint) = quoted(&endpoint) else { return lines(&[UNPRINTABLE]) };
     lines(&[
         "# Cilium's agent frees the address when it removes the endpoint. By itself it does so within 10 minutes if the",
-        "# interface is gone. First see that no runtime knows the sandbox; this must print nothing:",
+        "# interface is gone. If the agent does not run, start it: at its start it removes endpoints without an interface.",
+        "# If it runs, first see that no runtime knows the sandbox; this must print nothing:",
         &format!("# crictl pods -q --no-trunc --id {container}"),
-        "# $NODE_NAME is this node's name in the cluster.",
+        CILIUM_PODS,
         &format!(
             "kubectl -n kube-system exec -c cilium-agent \"$(kubectl -n kube-system get pod -o name -l k8s-app=cilium --field-selector \"spec.nodeName=$NODE_NAME\")\" -- cilium-dbg endpoint disconnect {endpoint}"
         ),
@@ -178,9 +183,10 @@ pub fn disconnect(container: &ContainerId, ifname: &str) -> Vec<String> {
 #[must_use]
 pub fn restart_cilium() -> Vec<String> {
     lines(&[
-        "# Cilium's agent frees what is in its queue (/var/run/cilium/deleteQueue) only at its start. If it does not run,",
-        "# the log of its pod says why; if it runs, restart it. Pods keep running meanwhile; new ones wait. $NODE_NAME",
-        "# is this node's name in the cluster.",
+        "# Cilium's agent works through its queue (/var/run/cilium/deleteQueue) at its start, after it has restored its",
+        "# endpoints. If it does not run, the log of its pod says why. If it has just started, wait. If it has run for over",
+        "# 12 minutes, restart it. Meanwhile pods keep running, new ones wait, and DNS fails in pods with DNS policies.",
+        CILIUM_PODS,
         "kubectl -n kube-system delete pod -l k8s-app=cilium --field-selector \"spec.nodeName=$NODE_NAME\"",
     ])
 }

@@ -67,14 +67,20 @@ pub(super) fn remove(place: &Place) -> Vec<String> {
     };
     let mut problems = Vec::new();
     for uid in uids {
-        let path = directory.join(&uid);
-        let noted = fs::read(&path).map_err(anyhow::Error::from);
-        let pod = noted.and_then(|bytes| Ok(serde_json::from_slice::<PodTrace>(&bytes)?));
-        if let Err(error) = pod.and_then(|pod| pod.remove()) {
+        if let Err(error) = remove_noted(&directory.join(&uid)) {
             problems.push(format!("pod {uid}: {error:#}"));
         }
     }
     problems
+}
+
+/// Removes what is left of a pod, then its note.
+fn remove_noted(path: &Path) -> Result<()> {
+    // A kubelet that was killed while it wrote the note had not made the pod yet.
+    if let Ok(pod) = serde_json::from_slice::<PodTrace>(&fs::read(path)?) {
+        pod.remove()?;
+    }
+    Ok(fs::remove_file(path)?)
 }
 
 /// Returns the path of a cgroup parent. Each dash in the name of a slice is a level. Any other parent is a

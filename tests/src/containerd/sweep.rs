@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use nix::{
     errno::Errno,
     mount::{MntFlags, umount2},
@@ -112,6 +112,7 @@ fn restore(place: &Place) -> Result<()> {
 }
 
 fn remove_directories(place: &Place) -> Result<()> {
+    ensure!(names(&place.pods())?.is_empty(), "pods are left, and the next run tries again");
     // The state comes last. While its lock file exists, the next run tries a failed sweep again.
     for directory in [&place.root, &place.state] {
         match fs::remove_dir_all(directory) {

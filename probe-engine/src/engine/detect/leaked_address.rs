@@ -360,10 +360,10 @@ fn verified(
     }
 }
 
-/// Returns how long a leak must last: the plugin may free the address by itself, except one in its queue.
+/// Returns how long a leak must last: the plugin may free the address by itself.
 fn grace(ctx: &DetectContext<'_>, lease: &Lease) -> Duration {
     let grace = ctx.limits.leak_grace;
-    if grace.is_zero() || lease.queued_since.is_some() {
+    if grace.is_zero() {
         return grace;
     }
     kinds(ctx, lease).map(StoreKind::own_cleanup).fold(grace, Duration::max)

@@ -82,7 +82,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("kube-ovn", "at the API server (ips)"),
     ("spiderpool", "at the API server (spiderippools)"),
     ("ovn-k8s-cni-overlay", "in the annotations of pods, and frees each with its pod"),
-    ("cilium-cni", "in /var/run/cilium/state, where there are none, and in the memory of its agent"),
+    ("cilium-cni", "in another folder than /var/run/cilium/state"),
     ("terway", "in a file that its daemon has locked"),
     ("cnivpc", "in a file that its daemon has locked"),
 ];

@@ -150,7 +150,7 @@ fn an_endpoint_that_is_regenerated_is_one_and_is_as_old_as_before() {
     assert_eq!(rows(root.path(), &mut memory), ["10.8.1.77 b \"eth0\" cart-0 70"]);
 }
 
-/// No agent reads it again, and none removes it.
+/// No agent reads `_stale` again. An agent that restores an endpoint renames a `_next` that is left alone.
 #[test]
 fn a_folder_that_a_killed_agent_left_behind_has_no_address() {
     let root = tempfile::tempdir().expect("a folder");
