@@ -5,10 +5,14 @@
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
+//! A runtime or a kubelet that had come up is down if it ended, whatever the reason, and none of its name has
+//! run for two minutes since; a runtime only while a kubelet runs and no other runtime serves the pods. The
+//! node must have pods.
+//!
 //! So does each container of a pod on the host's network that has the name of a CNI plugin's
 //! DaemonSet. An init container has also come up if it ended with code 0.
 //!
-//! Not flagged: a daemon that somebody stops or kills, however often; a program that is asked for something
+//! Not flagged: a daemon that somebody stops or kills, however often, and that is started again; a program that is asked for something
 //! (`crio status`) or ends with success; one whose name has another process that has come up; a process in a
 //! container; one of which only some ends were seen.
 //!
@@ -34,11 +38,13 @@ use crate::{
         finding::{DaemonFailing, Explain, FindingKind, Key, Kind, Severity},
         id::ContainerId,
         process::End,
+        recovery::Restart,
         time::Timestamp,
     },
     words::{
         count::counted,
         escape::escaped,
+        name::signal_number,
         said::{forget_times, nothing_said, quotation},
         shell::{quoted, unit_commands},
         span::span,
@@ -54,14 +60,60 @@ const SIGNALS: u32 = 64;
 /// How long the finding stays open if nobody starts the daemon any more, as when systemd has given up.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(60 * 60);
 
+/// How long a daemon may be down. A restart by an upgrade takes seconds.
+pub(super) const DOWN: Duration = Duration::from_secs(2 * 60);
+
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for row in ctx.world.failing.values() {
         let key = Key::new(FindingKind::DaemonFailing.into_str(), &[&row.comm]);
         found.extend(failing(ctx, key, row, runs_since(ctx, row), None));
     }
+    for restart in lookup::daemons::down(ctx.world) {
+        let key = Key::new(FindingKind::DaemonFailing.into_str(), &[&restart.comm]);
+        if !found.iter().any(|it| it.key == key) {
+            found.extend(down(ctx, key, restart));
+        }
+    }
     for sandbox in ctx.world.sandboxes.group(Group::Host).filter(|row| !row.is_stopped()) {
         detect_in_plugin_pod(ctx, sandbox, found);
     }
+}
+
+/// Returns the finding about a daemon that nobody has started again.
+fn down(ctx: &DetectContext<'_>, key: Key, restart: &Restart) -> Option<Detection> {
+    if !ctx.world.pods.values().any(|pod| pod.is_present()) {
+        return None;
+    }
+    let ended = restart.ended_again.as_ref().or(restart.ended.as_ref());
+    let since = ended.map_or(restart.noticed_at, |it| it.at);
+    let ready = ctx.awake(since) + DOWN;
+    let is_ready = ctx.now >= ready;
+    let end = ended.map(|it| it.end.clone()).unwrap_or_default();
+    let told = ended.and_then(|it| it.told.clone());
+    let kind = Kind::from(DaemonFailing {
+        daemon: restart.comm.clone(),
+        plugins: Vec::new(),
+        plugin_pod: None,
+        count: 1,
+        lasted: since.since(restart.ran_since),
+        down: true,
+        signal: end.signal.or(told.as_ref().map(|it| it.signal)),
+        killer: told.map(|it| it.by).or(end.killer),
+        exit_code: end.code,
+        oom: end.oom,
+        said: Vec::new(),
+        unsaid: None,
+    });
+    Some(Detection {
+        key,
+        kind,
+        severity: Severity::Critical,
+        since,
+        pod: None,
+        sandboxes: Vec::new(),
+        gapped: false,
+        verdict: if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } },
+    })
 }
 
 /// Finds the containers of a CNI plugin's pod that do not come up.
@@ -156,6 +208,8 @@ fn failing(
         plugin_pod: pod.and_then(PodName::full),
         count: row.count,
         lasted: row.last_at.since(row.since),
+        down: false,
+        killer: None,
         exit_code: row.last.code,
         signal: row.last.signal,
         oom: row.last.oom,
@@ -187,6 +241,22 @@ fn ready(ctx: &DetectContext<'_>, row: &Failing, runs_since: Option<Timestamp>) 
 }
 
 impl DaemonFailing {
+    /// Says how a daemon ended that is down.
+    fn how_it_ended(&self) -> String {
+        if self.oom {
+            return "the OOM killer ended it".to_owned();
+        }
+        match (self.signal, &self.killer) {
+            (Some(signal), Some(killer)) => {
+                let signal = signal_number(signal).unwrap_or("a signal");
+                format!("{signal} from {}[{}] ended it", escaped(&killer.comm), killer.key.pid)
+            }
+            (Some(signal), None) => format!("signal {signal} ended it"),
+            (None, _) if self.exit_code == 0 => "it ended, with success or unseen".to_owned(),
+            (None, _) => format!("it ended with exit code {}", self.exit_code),
+        }
+    }
+
     /// Returns what it said about its end. Who is killed or crashes says nothing about that.
     fn last_words(&self) -> &[Said] {
         if self.signal.is_some() || self.oom { &[] } else { &self.said }
@@ -196,6 +266,12 @@ impl DaemonFailing {
 impl Explain for DaemonFailing {
     fn summary(&self) -> String {
         let mut daemon = escaped(&self.daemon);
+        if self.down {
+            return format!(
+                "{daemon} does not run, and nobody has started it again: {}",
+                self.how_it_ended()
+            );
+        }
         if let Some(pod) = &self.plugin_pod {
             let plugin = self.plugins.first().map(String::as_str).unwrap_or_default();
             daemon = format!("{daemon} in {}, which the CNI plugin {plugin} needs,", escaped(pod)).into();
@@ -213,6 +289,18 @@ impl Explain for DaemonFailing {
     }
 
     fn cause(&self) -> &'static str {
+        if self.down {
+            return if self.oom {
+                "The kernel's OOM killer ended the daemon, and its supervisor has not started it again. Pods that run go on; \
+                 none can start or stop."
+            } else if self.killer.is_some() {
+                "A process told the daemon to end, on purpose or by mistake, and nobody has started it again. Pods that run go \
+                 on; none can start or stop."
+            } else {
+                "The daemon ended, and its supervisor has not started it again: the unit's Restart= does not hold for such an \
+                 end, or its start limit is reached. Pods that run go on; none can start or stop."
+            };
+        }
         if !self.plugins.is_empty() {
             return if self.oom {
                 "The kernel's OOM killer ends the container soon after each start: its memory limit is too small for it. \
@@ -239,6 +327,11 @@ impl Explain for DaemonFailing {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = Vec::new();
+        if self.down {
+            all.push("# Unless somebody stopped it for a reason, start it. Containers run on.".to_owned());
+            all.extend(unit_commands(&self.daemon));
+            return all;
+        }
         if !self.last_words().is_empty() {
             all.push("# Repair what the words name with which it ended.".to_owned());
         } else if let Some(unsaid) = &self.unsaid {
@@ -289,6 +382,7 @@ mod tests {
     use std::time::Duration;
 
     use super::{DaemonFailing, Explain};
+    use crate::model::{change::Process, id::TaskKey};
 
     #[test]
     fn how_a_container_of_a_plugins_pod_ends_is_said() {
@@ -298,6 +392,8 @@ mod tests {
             plugin_pod: Some("kube-system/calico-node-x2x7q".to_owned()),
             count: 4,
             lasted: Duration::from_secs(80),
+            down: false,
+            killer: None,
             exit_code: 1,
             signal: None,
             oom: false,
@@ -328,6 +424,44 @@ mod tests {
         assert!(!repair.iter().any(|line| line.contains("kubectl")), "{repair:?}");
     }
 
+    fn said(it: &DaemonFailing) -> String {
+        let summary = it.summary();
+        let how = summary.strip_prefix("containerd does not run, and nobody has started it again: ");
+        how.expect("how it ended").to_owned()
+    }
+
+    #[test]
+    fn how_a_daemon_that_is_down_ended_is_said() {
+        let mut it = DaemonFailing {
+            daemon: "containerd".to_owned(),
+            plugins: Vec::new(),
+            plugin_pod: None,
+            count: 1,
+            lasted: Duration::from_secs(80),
+            down: true,
+            killer: None,
+            exit_code: 0,
+            signal: None,
+            oom: false,
+            said: Vec::new(),
+            unsaid: None,
+        };
+        assert_eq!(said(&it), "it ended, with success or unseen");
+        it.exit_code = 2;
+        assert_eq!(said(&it), "it ended with exit code 2");
+        assert!(it.cause().contains("Restart="), "{}", it.cause());
+        it.signal = Some(11);
+        assert_eq!(said(&it), "signal 11 ended it");
+        let key = TaskKey::new(77, 9);
+        it.killer = Some(Process { key, comm: "systemd".to_owned(), ..Process::default() });
+        it.signal = Some(15);
+        assert_eq!(said(&it), "SIGTERM from systemd[77] ended it");
+        assert!(it.cause().starts_with("A process told"), "{}", it.cause());
+        it.oom = true;
+        assert_eq!(said(&it), "the OOM killer ended it");
+        assert!(it.repair(&[], &[]).iter().any(|line| line.ends_with("systemctl restart containerd")));
+    }
+
     #[test]
     fn how_a_daemon_ends_is_said() {
         let unit = |unit: &str| format!("systemctl reset-failed {unit}; systemctl restart {unit}");
@@ -353,6 +487,8 @@ mod tests {
                 plugin_pod: None,
                 count: 3,
                 lasted: Duration::from_secs(9),
+                down: false,
+                killer: None,
                 exit_code,
                 signal,
                 oom,

@@ -149,6 +149,7 @@ fn pages() -> Vec<Page> {
             "daemon_failing",
             [
                 failing::UP,
+                daemon_failing::DOWN,
                 failing::UP,
                 daemon_failing::AFTERWARDS,
                 words::LEAD,

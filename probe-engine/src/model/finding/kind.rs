@@ -406,7 +406,8 @@ pub struct NodeNetworkUnready {
     pub first: Vec<String>,
 }
 
-/// A runtime, a kubelet or a container of a CNI plugin's pod fails soon after each start.
+/// A runtime, a kubelet or a container of a CNI plugin's pod fails soon after each start; or a runtime or a
+/// kubelet ended, and nobody has started it again.
 #[serde_as]
 #[skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -425,7 +426,12 @@ pub struct DaemonFailing {
     #[serde_as(as = "Nanoseconds")]
     #[schemars(with = "String")]
     pub lasted: Duration,
-    /// How it ended last: the exit code, or 128 + the signal's number.
+    /// It had run for a while when it ended, and nobody has started it again. `lasted_ns` is how long it ran.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub down: bool,
+    /// The process that sent it the signal before its end.
+    pub killer: Option<Process>,
+    /// How it ended last: the exit code, or 128 + the signal's number; 0 if nobody saw its end.
     pub exit_code: u32,
     /// The signal that ended it last, if one did.
     pub signal: Option<u32>,

@@ -24,6 +24,8 @@ fn not_up(daemon: &str, since: u64) -> Finding {
         plugin_pod: None,
         count: 3,
         lasted: Duration::from_secs(9),
+        down: false,
+        killer: None,
         exit_code: 1,
         signal: None,
         oom: false,

@@ -18,6 +18,7 @@ use crate::{
     model::{
         change,
         fact::{List, RuntimeKind},
+        recovery::{Daemon, Restart},
         time::Timestamp,
     },
 };
@@ -132,6 +133,27 @@ pub(crate) fn kubelet_missing_since(world: &World) -> Option<Timestamp> {
     }
     let ended = world.processes.ended_daemons().filter(|(_, row)| is_kubelet(&row.comm));
     Some(ended.map(|(at, _)| at).max().map_or(began, |ended| ended.max(began)))
+}
+
+/// The runtimes and kubelets that ended while an agent watched, of which none has run since. A runtime is
+/// left out if another one serves the pods, or no kubelet runs.
+pub(crate) fn down(world: &World) -> impl Iterator<Item = &Restart> {
+    let restarts = &world.boot.recovery.restarts;
+    let mut all: Vec<&Restart> = Vec::new();
+    // The last one of each program counts.
+    for it in restarts.open.iter().chain(restarts.past.iter().rev()) {
+        if !all.iter().any(|known| known.comm == it.comm) {
+            all.push(it);
+        }
+    }
+    let used = world.records.used_runtimes();
+    let is_served = named(world, |comm| used.contains(&comm)).next().is_some();
+    all.retain(|it| match it.daemon {
+        _ if it.started.is_some() || named(world, |comm| comm == it.comm).next().is_some() => false,
+        Daemon::Runtime => has_kubelet(world) && !is_served && used.contains(&it.comm.as_str()),
+        Daemon::Kubelet => !has_kubelet(world),
+    });
+    all.into_iter()
 }
 
 /// The node's own daemons that run now and have one of these names.

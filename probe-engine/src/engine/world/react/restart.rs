@@ -5,8 +5,8 @@
 //! restart, so that a daemon in a crash loop is one. Programs of a runtime other than its daemon (a shim,
 //! `ctr`, `crictl`) are none.
 //!
-//! **Invariant:** no verdict depends on a restart. Without an open one, an event costs a look at an empty
-//! list.
+//! **Invariant:** no verdict depends on a restart, but that a daemon ended and nobody has started it again
+//! (`daemon_failing`). Without an open one, an event costs a look at an empty list.
 
 use std::time::Duration;
 

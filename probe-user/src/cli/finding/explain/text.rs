@@ -498,6 +498,8 @@ mod tests {
             plugin_pod: None,
             count: 3,
             lasted: Duration::from_secs(9),
+            down: false,
+            killer: None,
             exit_code: 1,
             signal: None,
             oom: false,

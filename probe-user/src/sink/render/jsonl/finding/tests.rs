@@ -143,6 +143,8 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             plugin_pod: None,
             count: 3,
             lasted: Duration::from_secs(9),
+            down: false,
+            killer: None,
             exit_code: 139,
             signal: Some(11),
             oom: true,
