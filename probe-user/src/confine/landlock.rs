@@ -10,9 +10,12 @@ use std::{
 };
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
-    RestrictionStatus, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus,
-    Scope, make_bitflags,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, RestrictionStatus,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope, make_bitflags,
+};
+use nix::{
+    fcntl::{OFlag, open},
+    sys::stat::Mode,
 };
 
 use super::{ConfineError, Later, Needs, Remote, State, role::Role};
@@ -102,8 +105,9 @@ fn restrict(
         .scope(Scope::from_all(NEWEST))?
         .create()?;
     for (path, access) in rules {
-        // A file that does not exist needs no rule.
-        if let Ok(fd) = PathFd::new(path) {
+        // A file that does not exist needs no rule. `landlock::PathFd` would open a fifo and wait for its
+        // other end: with musl, the standard library takes O_PATH for the access mode and leaves it out.
+        if let Ok(fd) = open(*path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
             ruleset = ruleset.add_rule(PathBeneath::new(fd, *access))?;
         }
     }

@@ -1,8 +1,10 @@
 //! The report of the measures, and that nothing is dropped if confinement is off.
 
-use std::{error::Error, fs};
+use std::{error::Error, fs, thread};
 
-use super::{Confined, Confinement, Measure, Mode, Needs, State, role::Role};
+use nix::{sys::stat::Mode as Bits, unistd::mkfifo};
+
+use super::{Confined, Confinement, Measure, Mode, Needs, State, landlock, role::Role};
 
 #[test]
 fn what_is_given_up_is_said_in_one_line() {
@@ -30,5 +32,15 @@ fn what_is_off_gives_nothing_up() -> Result<(), Box<dyn Error>> {
     let confinement = Confinement::begin(Mode::Off, Needs::default(), || false)?;
     let before = held(&status()?);
     assert_eq!(held(&confinement.start(Role::Server, status)??), before);
+    Ok(())
+}
+
+#[test]
+fn a_fifo_in_the_place_of_the_state_directory_holds_up_no_thread() -> Result<(), Box<dyn Error>> {
+    let dir = tempfile::tempdir()?;
+    let fifo = dir.path().join("fifo");
+    mkfifo(&fifo, Bits::S_IRWXU)?;
+    let needs = Needs { state_dir: Some(fifo), ..Needs::default() };
+    thread::spawn(move || landlock::enter(Role::Store, &needs)).join().expect("no panic")?;
     Ok(())
 }
