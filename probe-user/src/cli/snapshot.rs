@@ -253,7 +253,8 @@ fn is_running(dir: &Path) -> bool {
 fn caveat(about: &About, running: bool, quiet: Duration) -> Option<String> {
     let ago = span(quiet);
     if !running {
-        let how = if about.ended { "was ended" } else { "has ended" };
+        // The end of an agent that was killed left no time.
+        let how = if about.ended { "was ended" } else { "does not run; its last sign of life was" };
         return Some(format!("sandprobe run {how} {ago} ago: this is its last state"));
     }
     (quiet > STALE).then(|| format!("sandprobe run has not updated its file for {ago}: it may hang"))
@@ -283,11 +284,28 @@ fn recorded(file: &Path) -> anyhow::Result<AgentSnapshot> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, time::Duration};
 
     use clap::Parser;
 
-    use super::{AgentSnapshot, ExitStatus, SnapshotArgs};
+    use super::{About, AgentSnapshot, ExitStatus, SnapshotArgs, Timestamp, caveat};
+
+    #[test]
+    fn the_end_of_an_agent_has_a_time_only_if_it_left_one() {
+        for (ended, how) in [(true, "was ended"), (false, "does not run; its last sign of life was")] {
+            let about = About {
+                made_by: "0".to_owned(),
+                node: "n".to_owned(),
+                boot_id: "b".to_owned(),
+                boot_wall_ns: 1,
+                pid: 1,
+                written_at: Timestamp(1),
+                ended,
+            };
+            let said = format!("sandprobe run {how} 3m20s ago: this is its last state");
+            assert_eq!(caveat(&about, false, Duration::from_secs(200)), Some(said));
+        }
+    }
 
     fn read(typed: &[&str]) -> anyhow::Result<AgentSnapshot> {
         #[derive(Debug, Parser)]
