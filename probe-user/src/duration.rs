@@ -12,7 +12,9 @@ const MAX_HOURS: u64 = 8760;
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];
-    let number: u64 = digits.parse().map_err(|error| format!("{text:?} is not a duration: {error}"))?;
+    // Digits fail to be parsed only if they are none or too many.
+    let number: u64 = digits.parse().unwrap_or(u64::MAX);
+    let unit = if digits.is_empty() { "" } else { unit };
     let milliseconds = match unit {
         "ms" => 1,
         "s" => 1000,
@@ -49,7 +51,12 @@ mod tests {
         {
             assert!(duration(bad).is_err(), "{bad}");
         }
-        assert_eq!(duration("8761h"), Err("\"8761h\" is too long: give 8760h at most".to_owned()));
+        for bad in ["2", "-5m", "m", "", "1.5s"] {
+            assert_eq!(duration(bad), Err(format!("{bad:?} is not a duration: use ms, s, m or h")));
+        }
+        for long in ["8761h", "99999999999999999999s"] {
+            assert_eq!(duration(long), Err(format!("{long:?} is too long: give 8760h at most")));
+        }
     }
 
     #[test]
