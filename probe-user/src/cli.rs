@@ -43,7 +43,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::stderr::Stderr;
-use crate::sink::escape::escaped;
+use crate::sink::{escape::escaped, render::text::cut};
 
 /// Kernel timestamps for the life of pods: which pod each network namespace, cgroup, CNI call and process of
 /// this node belongs to, as it happens.
@@ -150,6 +150,9 @@ enum ExitStatus {
 
 const CANNOT: u8 = 2;
 
+/// The longest message. An error may repeat what it found in a file.
+const MAX_MESSAGE_CHARS: usize = 4000;
+
 pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     let typed: Vec<OsString> = typed.into_iter().collect();
     if cluster::is_called(typed.first().map(OsString::as_os_str)) {
@@ -244,12 +247,15 @@ fn one_line(text: &str) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// Prints one line on standard error, with text from files and clients escaped.
+/// Prints one line on standard error.
 fn say(text: &str) {
-    let text = text.replace('\n', " ");
-    let text = escaped(&text);
     // An error of standard error itself cannot be reported.
-    Stderr.write_all(format!("sandprobe: {text}\n").as_bytes()).ok();
+    Stderr.write_all(format!("sandprobe: {}\n", shown(text)).as_bytes()).ok();
+}
+
+/// Returns the text as one line of bounded length, with text from files and clients escaped.
+fn shown(text: &str) -> String {
+    cut(&escaped(&text.replace('\n', " ")), MAX_MESSAGE_CHARS)
 }
 
 /// Logs warnings only, unless more is asked for.
@@ -272,7 +278,7 @@ fn log(verbose: u8) {
 mod tests {
     use clap::CommandFactory as _;
 
-    use super::{Cli, one_line};
+    use super::{Cli, MAX_MESSAGE_CHARS, one_line, shown};
 
     #[test]
     fn the_commands_are_consistent() {
@@ -323,6 +329,13 @@ mod tests {
             expected.insert(name.to_owned());
         }
         assert!(variables(&without_variables(Cli::command(), |_| true)).is_empty());
+    }
+
+    #[test]
+    fn a_message_is_cut_where_it_is_too_long() {
+        let long = shown(&"\u{1b}é".repeat(100_000));
+        assert!(long.starts_with("\\u{1b}é") && long.ends_with('…'), "{long}");
+        assert_eq!(long.chars().count(), MAX_MESSAGE_CHARS);
     }
 
     #[test]
