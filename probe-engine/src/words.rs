@@ -8,5 +8,5 @@ pub mod escape;
 pub mod name;
 pub mod release;
 pub(crate) mod said;
-pub(crate) mod shell;
+pub mod shell;
 pub mod span;

@@ -27,7 +27,7 @@ pub(crate) mod stream;
 #[cfg(feature = "live")]
 pub(crate) mod verdict;
 
-pub use probe_engine::words::{escape, span};
+pub use probe_engine::words::{escape, shell, span};
 
 use crate::model::{change::Change, time::Timestamp};
 

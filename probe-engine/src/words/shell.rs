@@ -14,7 +14,7 @@ pub(crate) const UNPRINTABLE: &str =
 
 /// Quotes `text` as one shell word, whatever is in it; none if a terminal could act on it.
 #[must_use]
-pub(crate) fn quoted(text: &str) -> Option<String> {
+pub fn quoted(text: &str) -> Option<String> {
     // Text that is not printable ASCII could look like something else to the user who copies it.
     if !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         return None;

@@ -6,10 +6,13 @@ use std::{path::Path, sync::atomic::Ordering, time::Duration};
 use probe_common::tally::Ring;
 
 use crate::{
-    cli::on_node::{doctor, node::hooks::Hooks},
+    cli::{
+        args::STATE_DIR,
+        on_node::{doctor, node::hooks::Hooks},
+    },
     recording::Header,
     session::Session,
-    sink::{escape::escaped, span::span},
+    sink::{escape::escaped, shell::quoted, span::span},
     source::{
         live::{
             attach::{HookReport, Pinning},
@@ -61,10 +64,13 @@ fn begun(pinning: &Pinning) -> &'static str {
 
 /// Printed after the first write. If that failed, the log has the reason.
 pub(super) fn kept(dir: &Path) -> String {
-    format!(
-        "findings are stored in {}: list them with sandprobe findings\n",
-        escaped(&dir.display().to_string())
-    )
+    let name = dir.display().to_string();
+    let flag = if dir == Path::new(STATE_DIR) {
+        String::new()
+    } else {
+        format!(" --state-dir {}", quoted(&name).as_deref().unwrap_or("DIR"))
+    };
+    format!("findings are stored in {}: list them with sandprobe findings{flag}\n", escaped(&name))
 }
 
 fn how(report: &HookReport) -> String {
@@ -109,4 +115,22 @@ pub(super) fn end(session: &Session, totals: &Totals, ran: Duration) -> String {
         n => text += &format!("  entries that the programs' tables had no room for: {n}\n"),
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{STATE_DIR, kept};
+
+    #[test]
+    fn the_command_that_lists_findings_reads_where_they_are() {
+        for (dir, command) in [
+            (STATE_DIR, "sandprobe findings\n"),
+            ("/my state", "sandprobe findings --state-dir '/my state'\n"),
+            ("/a\nb", "sandprobe findings --state-dir DIR\n"),
+        ] {
+            assert!(kept(Path::new(dir)).ends_with(&format!(": list them with {command}")), "{dir:?}");
+        }
+    }
 }
