@@ -68,9 +68,14 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
 /// A shell function: `del_again CONTAINER ADDRESS INTERFACE NAMESPACE POD` calls DEL of UCloud's plugin, of
 /// Azure's, or of the one that calls Azure's IPAM, as the runtime would. The variables of the folders are
 /// cnitool's. UCloud's configuration is no list.
+///
+/// UCloud's plugin frees the address that its record names, whoever has it by now. It makes a route on the
+/// node to the address of each pod, which the kernel removes with the pod's interface.
 const DEL_AGAIN: &str = r#"del_again() {
   known=$(known "$1") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
+  route=$(ip route show "$2" 2>/dev/null)
+  [ -z "$route" ] || { echo "$2 kept: an interface has it: $route"; return 1; }
   dir=${NETCONFPATH:-/etc/cni/net.d}
   conf=$(grep -lsE '"(azure-|cnivpc")' "$dir"/*.conf "$dir"/*.conflist | head -n 1)
   plugin=$(jq -r '(.plugins[0] // .).type' "$conf") || return 1
@@ -438,9 +443,9 @@ mod tests {
         assert_eq!(told_of("exit 0", None), "", "the user must name the pod");
     }
 
-    /// UCloud's configuration is one plugin, and no list.
+    /// UCloud's configuration is one plugin, and no list. Another pod has one of the addresses by now.
     #[test]
-    fn del_is_called_again_by_a_configuration_that_is_no_list() {
+    fn del_is_called_again_by_a_configuration_that_is_no_list_and_for_no_address_in_use() {
         let node = tempfile::tempdir().expect("a folder");
         fs::write(node.path().join("05-other.conf"), r#"{"name":"cnivpc-2","type":"x"}"#).expect("a file");
         let conf = r#"{"cniVersion":"0.3.1","name":"cni-vpc-uk8s","type":"cnivpc"}"#;
@@ -452,9 +457,15 @@ mod tests {
         let folder = node.path().display();
         let mut lines = vec![format!("NETCONFPATH='{folder}' CNI_PATH='{folder}'")];
         lines.push(r#"jq() { [ "${3##*/}" = 10-cnivpc.conf ] && echo cnivpc; }"#.to_owned());
+        lines.push(r#"ip() { [ "$*" != "route show 10.5.0.8" ] || echo "10.5.0.8 dev ucni1"; }"#.to_owned());
         lines.extend(del_again(StoreKind::UcloudIpamd, &[SOCKET.to_owned()]));
-        lines.push(del_again_for([10, 5, 0, 9].into(), &id, "", Some(("shop", "cart-0"))));
-        assert_eq!(repairs(&lines, "exit 0"), "DEL\n10.5.0.9: DEL succeeded\n");
+        for address in [[10, 5, 0, 8], [10, 5, 0, 9]] {
+            lines.push(del_again_for(address.into(), &id, "", Some(("shop", "cart-0"))));
+        }
+        assert_eq!(
+            repairs(&lines, "exit 0"),
+            "10.5.0.8 kept: an interface has it: 10.5.0.8 dev ucni1\nDEL\n10.5.0.9: DEL succeeded\n"
+        );
     }
 
     /// Another process may hold the lock for ever.
