@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use super::shell::{UNPRINTABLE, crictl, lines, quoted};
-use crate::model::id::ContainerId;
+use crate::model::{fact::StoreKind, id::ContainerId};
 
 /// A shell function: `locked DIR ADDRESS COMMANDS MORE` runs shell commands under the lock of the store.
 ///
@@ -65,14 +65,21 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
     echo "$2 freed"' || return 1
 }"#;
 
-/// A shell function: `del_again CONTAINER ADDRESS INTERFACE NAMESPACE POD` calls DEL of Azure's plugin, or of
-/// the plugin that calls its IPAM, as the runtime would. The variables of the folders are cnitool's.
+/// A shell function: `del_again CONTAINER ADDRESS INTERFACE NAMESPACE POD` calls DEL of UCloud's plugin, of
+/// Azure's, or of the one that calls Azure's IPAM, as the runtime would. The variables of the folders are
+/// cnitool's. UCloud's configuration is no list.
+///
+/// UCloud's plugin frees the address that its record names, whoever has it by now. It makes a route on the
+/// node to the address of each pod, which the kernel removes with the pod's interface.
 const DEL_AGAIN: &str = r#"del_again() {
   known=$(known "$1") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
-  conf=$(grep -ls '"azure-' "${NETCONFPATH:-/etc/cni/net.d}"/*.conflist | head -n 1)
-  plugin=$(jq -r '.plugins[0].type' "$conf") || return 1
-  jq -c '{cniVersion, name} + .plugins[0]' "$conf" |
+  route=$(ip route show "$2" 2>/dev/null)
+  [ -z "$route" ] || { echo "$2 kept: an interface has it: $route"; return 1; }
+  dir=${NETCONFPATH:-/etc/cni/net.d}
+  conf=$(grep -lsE '"(azure-|cnivpc")' "$dir"/*.conf "$dir"/*.conflist | head -n 1)
+  plugin=$(jq -r '(.plugins[0] // .).type' "$conf") || return 1
+  jq -c '{cniVersion, name} + (.plugins[0] // .)' "$conf" |
     CNI_COMMAND=DEL CNI_CONTAINERID=$1 CNI_NETNS='' CNI_IFNAME=$3 CNI_PATH=${CNI_PATH:-/opt/cni/bin} \
     CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=$4;K8S_POD_NAME=$5;K8S_POD_INFRA_CONTAINER_ID=$1" \
     "${CNI_PATH:-/opt/cni/bin}/$plugin" || return 1
@@ -110,16 +117,19 @@ fn known(runtimes: &[String]) -> String {
     format!("known() {{ {}; }}", ask.join(" && "))
 }
 
-/// Returns the lines that define `del_again`, for a node whose runtimes answer on these sockets.
+/// Returns the lines that define `del_again` for a kind of store, on a node whose runtimes answer on these
+/// sockets.
 #[must_use]
-pub fn del_again(runtimes: &[String]) -> Vec<String> {
-    let about = [
-        "# Azure CNI has no command that frees one address. Its plugin frees it when DEL is called for the sandbox again;",
-        "# azure-cns must run. This needs jq.",
-        &known(runtimes),
-        DEL_AGAIN,
-    ];
-    about.iter().flat_map(|part| part.lines()).map(str::to_owned).collect()
+pub fn del_again(kind: StoreKind, runtimes: &[String]) -> Vec<String> {
+    let about = if kind == StoreKind::UcloudIpamd {
+        "# The plugin frees the address when DEL is called for the sandbox again. ipamd must run: without it DEL succeeds\n\
+         # and frees nothing. So look again afterwards (sandprobe leaks). This needs jq."
+    } else {
+        "# Azure CNI has no command that frees one address. Its plugin frees it when DEL is called for the sandbox again;\n\
+         # azure-cns must run. This needs jq."
+    };
+    let all = [about, &known(runtimes), DEL_AGAIN];
+    all.iter().flat_map(|part| part.lines()).map(str::to_owned).collect()
 }
 
 /// Returns the call of `del_again`. `pod`: the namespace and the name; where they are not known, the user of
@@ -257,7 +267,7 @@ mod tests {
         Functions, UNPRINTABLE, counted, del_again, del_again_for, disconnect, free_ownerless_of, functions,
         release, script,
     };
-    use crate::model::id::ContainerId;
+    use crate::model::{fact::StoreKind, id::ContainerId};
 
     const SOCKET: &str = "/run/containerd/containerd.sock";
     const ENDPOINT: &str = "CONTAINER_RUNTIME_ENDPOINT";
@@ -413,7 +423,7 @@ mod tests {
             let mut lines = vec![format!("NETCONFPATH='{folder}' CNI_PATH='{folder}'")];
             // jq is not everywhere.
             lines.push(r#"jq() { [ "$1" = -c ] && echo '{"name":"azure"}' || echo azure-vnet; }"#.to_owned());
-            lines.extend(del_again(&[SOCKET.to_owned()]));
+            lines.extend(del_again(StoreKind::AzureCns, &[SOCKET.to_owned()]));
             lines.push(del_again_for([10, 7, 0, 9].into(), &id, "", pod));
             repairs(&lines, crictl)
         };
@@ -431,6 +441,31 @@ mod tests {
             "10.7.0.9 kept: the runtime cannot be asked\n"
         );
         assert_eq!(told_of("exit 0", None), "", "the user must name the pod");
+    }
+
+    /// UCloud's configuration is one plugin, and no list. Another pod has one of the addresses by now.
+    #[test]
+    fn del_is_called_again_by_a_configuration_that_is_no_list_and_for_no_address_in_use() {
+        let node = tempfile::tempdir().expect("a folder");
+        fs::write(node.path().join("05-other.conf"), r#"{"name":"cnivpc-2","type":"x"}"#).expect("a file");
+        let conf = r#"{"cniVersion":"0.3.1","name":"cni-vpc-uk8s","type":"cnivpc"}"#;
+        fs::write(node.path().join("10-cnivpc.conf"), conf).expect("a file");
+        let plugin = node.path().join("cnivpc");
+        fs::write(&plugin, "#!/bin/sh\necho \"$CNI_COMMAND\"; cat >/dev/null\n").expect("a file");
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o755)).expect("a program");
+        let id = ContainerId::parse("0123456789abcd").expect("an id");
+        let folder = node.path().display();
+        let mut lines = vec![format!("NETCONFPATH='{folder}' CNI_PATH='{folder}'")];
+        lines.push(r#"jq() { [ "${3##*/}" = 10-cnivpc.conf ] && echo cnivpc; }"#.to_owned());
+        lines.push(r#"ip() { [ "$*" != "route show 10.5.0.8" ] || echo "10.5.0.8 dev ucni1"; }"#.to_owned());
+        lines.extend(del_again(StoreKind::UcloudIpamd, &[SOCKET.to_owned()]));
+        for address in [[10, 5, 0, 8], [10, 5, 0, 9]] {
+            lines.push(del_again_for(address.into(), &id, "", Some(("shop", "cart-0"))));
+        }
+        assert_eq!(
+            repairs(&lines, "exit 0"),
+            "10.5.0.8 kept: an interface has it: 10.5.0.8 dev ucni1\nDEL\n10.5.0.9: DEL succeeded\n"
+        );
     }
 
     /// Another process may hold the lock for ever.

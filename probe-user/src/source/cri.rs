@@ -1,4 +1,5 @@
-//! Asks container runtimes over their sockets. No question changes anything, and no runtime has to exist.
+//! Asks container runtimes over their sockets, and other daemons that speak gRPC there. No question changes
+//! anything, and no daemon has to exist.
 
 mod client;
 pub mod detached;
@@ -10,21 +11,29 @@ mod statuses;
 
 use std::path::Path;
 
+use bytes::Bytes;
+use prost::Message as _;
 use tokio::runtime;
 
-pub(super) use client::ListError;
-use client::{Call, Client};
+pub(super) use client::{Call, ListError};
+use client::{Client, DEADLINE, MAX_MESSAGE_BYTES};
 pub(super) use message::Sandbox;
-use message::{Empty, Sandboxes};
+use message::Sandboxes;
 
 /// Lists all sandboxes, stopped ones included.
 pub(super) fn list(socket: &Path) -> Result<Vec<Sandbox>, ListError> {
+    let answer = ask(socket, Call::ListPodSandbox, MAX_MESSAGE_BYTES)?;
+    Sandboxes::decode(answer).map(|it| it.items).map_err(|_error| ListError::Unanswered)
+}
+
+/// Asks a question without parameters. `max_bytes`: the longest answer that is accepted.
+pub(super) fn ask(socket: &Path, call: Call, max_bytes: usize) -> Result<Bytes, ListError> {
     // This is not called in the agent's async runtime, so it may block.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|_exhausted| ListError::Unanswered)?;
     runtime.block_on(async {
-        let mut client = Client::connect(socket).await?;
-        client.ask(Call::ListPodSandbox, Empty {}).await.map(|Sandboxes { items }| items)
+        let mut client = Client::connect(socket, max_bytes).await?;
+        client.unary(DEADLINE, call, Vec::new()).await
     })
 }
 
@@ -44,12 +53,7 @@ mod tests {
     };
     use prost::Message as _;
 
-    use super::{
-        ListError, Sandboxes,
-        client::{DEADLINE, refusal},
-        list,
-        message::Metadata,
-    };
+    use super::{DEADLINE, ListError, Sandboxes, client::refusal, list, message::Metadata};
 
     #[test]
     fn who_does_not_answer_is_not_waited_for() {

@@ -269,6 +269,12 @@ impl Folder {
         Ok(Path::new("/proc/self/fd").join(self.fd.as_raw_fd().to_string()).join(name))
     }
 
+    /// Returns whether an entry belongs to the owner of the folder.
+    pub(crate) fn owns(&self, name: &str) -> Result<bool, ReadError> {
+        let about = stat::fstatat(&self.fd, single(name)?, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        Ok(about.st_uid == stat::fstat(&self.fd)?.st_uid)
+    }
+
     /// Returns the target of a link, which is not followed. `path` may go through directories of `/proc/PID`.
     pub(crate) fn link(&self, path: &str) -> Result<String, ReadError> {
         self.enter(path)?;

@@ -3,6 +3,7 @@
 
 #![cfg(feature = "live")]
 
+mod ipamd;
 mod store;
 
 use std::{

@@ -4,7 +4,11 @@ use std::{fs, os::unix::fs::symlink, time::Duration};
 
 use tempfile::TempDir;
 
-use super::{OLD, SANDBOXES, id, run, text, touch, write};
+use super::{
+    OLD, SANDBOXES, id,
+    ipamd::{self, Answer, PodNetwork, Records},
+    run, text, touch, write,
+};
 
 /// A node's disk without host-local's folder, with this configuration of CNI; the runtime knows sandbox 1.
 fn disk_of(conf: &str) -> TempDir {
@@ -207,4 +211,74 @@ fn a_plugin_that_keeps_its_addresses_elsewhere_is_named() {
     assert_eq!(output.status.code(), Some(2));
     let why = "cannot look: calico-ipam keeps its addresses at the API server (ipamblocks, ipamhandles)";
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+}
+
+const UCLOUD: &str =
+    r#"{"cniVersion":"0.3.1","name":"cni-vpc-uk8s","type":"cnivpc","masterInterface":"eth0"}"#;
+
+/// A node of UCloud: the runtime knows sandbox 1.
+fn uk8s() -> TempDir {
+    let root = tempfile::tempdir().expect("a folder");
+    write(root.path(), "etc/cni/net.d/10-cnivpc.conf", UCLOUD);
+    fs::create_dir_all(root.path().join(SANDBOXES).join(id(1))).expect("directories");
+    fs::create_dir(root.path().join("run")).expect("a directory");
+    root
+}
+
+/// The first pod has a second sandbox, and the address of its first one stays. The other pod may have a
+/// static address.
+#[test]
+fn a_sandbox_that_ucloud_s_ipamd_has_on_record_is_leaked_and_a_static_address_is_not_judged() {
+    let root = uk8s();
+    let records = Records {
+        code: 0,
+        networks: vec![
+            PodNetwork::new("cart-x2x9z", &id(1), "10.5.0.8", 1_700_000_000),
+            PodNetwork::new("cart-x2x9z", &id(2), "10.5.0.9", 1_700_000_000),
+            PodNetwork::new("db-0", &id(3), "10.5.0.10", 1_700_000_000),
+        ],
+    };
+    ipamd::start(&root.path().join("run/cni-vpc-ipamd.sock"), Answer::Records(records));
+    let output = run(root.path(), &[]);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let row =
+        "cni-vpc-uk8s  ?      ?     1     1           1       ?     ucloud-ipamd /run/cni-vpc-ipamd.sock";
+    assert!(said.lines().any(|line| line == row), "{said}");
+    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("confirmed")).collect();
+    assert!(rows.len() == 1 && rows[0].contains("10.5.0.9  stale_record  shop/cart-x2x9z"), "{said}");
+    let kept = "cni-vpc-uk8s  10.5.0.10  shop/db-0, perhaps kept on purpose: not judged";
+    assert!(said.contains(kept), "{said}");
+
+    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let call = format!("try del_again {} 10.5.0.9 'eth0' 'shop' 'cart-x2x9z'", id(2));
+    assert!(script.lines().any(|line| line == call), "{script}");
+    assert!(script.contains("ipamd must run") && !script.contains("10.5.0.10"), "{script}");
+}
+
+/// As on a copy of a node's files, which has no daemon.
+#[test]
+fn a_ucloud_node_without_an_ipamd_that_answers_is_named() {
+    let root = uk8s();
+    let output = run(root.path(), &[]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+    let why = "cannot look: cnivpc keeps its addresses behind ipamd's socket (/run/cni-vpc-ipamd.sock), which is not there, or in \
+        a file of its own, which sandprobe does not read; ask the plugin's own tool";
+    assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    let socket = root.path().join("run/cni-vpc-ipamd.sock");
+    for (answer, why) in [
+        (Answer::Error(13), "gave no answer"),
+        (Answer::Cut, "gave no answer"),
+        (Answer::Never, "gave no answer"),
+        (Answer::Bytes(vec![0xff]), "not in a form that is known"),
+    ] {
+        fs::remove_file(&socket).ok();
+        ipamd::start(&socket, answer);
+        let output = run(root.path(), &[]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+        let why = format!(
+            "could not look everywhere: an IPAM store cannot be read: /run/cni-vpc-ipamd.sock: {why}"
+        );
+        assert!(text(&output.stderr).contains(&why), "{}", text(&output.stderr));
+    }
 }

@@ -389,9 +389,8 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
         return Cause::StaleRecord;
     }
     if del_without_netns.succeeded > 0 {
-        // Cilium's plugin names the container alone to its agent, and needs no namespace.
-        let is_of_cilium = kinds(ctx, lease).any(|kind| kind == StoreKind::Cilium);
-        return if is_of_cilium { Cause::StaleRecord } else { Cause::DelBlind };
+        let is_freed_by_id = kinds(ctx, lease).any(StoreKind::is_freed_by_id);
+        return if is_freed_by_id { Cause::StaleRecord } else { Cause::DelBlind };
     }
     if del.has_broken_off() || del_without_netns.has_broken_off() {
         return Cause::DelFailed;

@@ -153,7 +153,8 @@ impl Explain for OwnerlessReservation {
             | StoreKind::AzureCns
             | StoreKind::AzureVnetIpam
             | StoreKind::AzureVnet
-            | StoreKind::Cilium => {
+            | StoreKind::Cilium
+            | StoreKind::UcloudIpamd => {
                 let Some(path) = quoted(&self.path) else { return lines(&[UNPRINTABLE]) };
                 let mut all = lines(&[
                     "# The store is the plugin's own, and so is the way to free from it. What is in the files:",

@@ -167,9 +167,40 @@ fn cause_after_blind_del(kind: StoreKind) -> Cause {
     leak.cause
 }
 
-/// Cilium's plugin names the container to the agent, and needs no namespace for that.
+/// These plugins name the sandbox to their daemon, and need no namespace for that.
 #[test]
-fn a_del_without_a_namespace_is_no_cause_where_cilium_has_the_endpoint() {
-    assert_eq!(cause_after_blind_del(StoreKind::Cilium), Cause::StaleRecord);
+fn a_del_without_a_namespace_is_no_cause_where_the_plugin_frees_by_the_sandbox() {
+    for kind in [StoreKind::Cilium, StoreKind::UcloudIpamd] {
+        assert_eq!(cause_after_blind_del(kind), Cause::StaleRecord);
+    }
     assert_eq!(cause_after_blind_del(StoreKind::Declared), Cause::DelBlind);
+}
+
+/// ipamd drops the record of a pod that is gone. An answer that does not come frees nothing.
+#[test]
+fn a_record_of_ucloud_s_ipamd_is_leaked_until_it_is_dropped_and_no_answer_closes_nothing() {
+    let mut story = node();
+    let held = Some(ReservationState::Held);
+    records_of(StoreKind::UcloudIpamd, &mut story, MINUTE, &['a'], Bound::Sandbox, held);
+    for minute in 2..6 {
+        records_of(StoreKind::UcloudIpamd, &mut story, minute * MINUTE, &[], Bound::Sandbox, held);
+    }
+    story.at(6 * MINUTE).list(List::Ipam, false, |story| {
+        let store = Store {
+            kind: StoreKind::UcloudIpamd,
+            path: "/var/lib/cloud".to_owned(),
+            network: Some("podnet".to_owned()),
+            bound: Bound::Sandbox,
+        };
+        story.listed(Fact::StoreRead(StoreRead { store, reservations: Vec::new(), complete: false }));
+    });
+    let (lines, engine) = told(&story, 7 * MINUTE);
+    assert_eq!(lines.len(), 2, "opened and confirmed: {lines:?}");
+    let found = engine.findings().find(|it| it.key.as_str().contains("10.7.0.9")).expect("a finding");
+    assert_eq!(found.stage, Stage::Confirmed);
+    let Kind::LeakedAddress(leak) = &found.kind else { panic!("another kind") };
+    assert!(leak.cause().starts_with("UCloud's ipamd still has the record"), "{}", leak.cause());
+    records_of(StoreKind::UcloudIpamd, &mut story, 8 * MINUTE, &[], Bound::Sandbox, None);
+    let (lines, _) = told(&story, 9 * MINUTE);
+    assert_eq!(lines.last().map(String::as_str), Some("480 finding.closed"));
 }

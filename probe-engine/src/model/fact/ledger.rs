@@ -94,6 +94,8 @@ pub enum StoreKind {
     AzureVnet,
     /// The folder in which Cilium's agent keeps a file for each endpoint.
     Cilium,
+    /// The socket of UCloud's ipamd.
+    UcloudIpamd,
 }
 
 impl StoreKind {
@@ -101,7 +103,12 @@ impl StoreKind {
     pub(crate) fn is_directory(self) -> bool {
         match self {
             Self::HostLocal | Self::Declared => true,
-            Self::AwsIpamd | Self::AzureCns | Self::AzureVnetIpam | Self::AzureVnet | Self::Cilium => false,
+            Self::AwsIpamd
+            | Self::AzureCns
+            | Self::AzureVnetIpam
+            | Self::AzureVnet
+            | Self::Cilium
+            | Self::UcloudIpamd => false,
         }
     }
 
@@ -115,7 +122,21 @@ impl StoreKind {
             | Self::AwsIpamd
             | Self::AzureCns
             | Self::AzureVnetIpam
-            | Self::AzureVnet => Duration::ZERO,
+            | Self::AzureVnet
+            | Self::UcloudIpamd => Duration::ZERO,
+        }
+    }
+
+    /// Whether the plugin frees by the sandbox's id alone, so that its DEL needs no network namespace.
+    pub(crate) fn is_freed_by_id(self) -> bool {
+        match self {
+            Self::Cilium | Self::UcloudIpamd => true,
+            Self::HostLocal
+            | Self::Declared
+            | Self::AwsIpamd
+            | Self::AzureCns
+            | Self::AzureVnetIpam
+            | Self::AzureVnet => false,
         }
     }
 
@@ -129,11 +150,12 @@ impl StoreKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub address: IpAddr,
-    /// `None`: the record could not be read.
+    /// `None`: the record could not be read, or the address is `in_words`.
     pub holder: Option<Holder>,
     /// When the record was written; zero if that was before this boot.
     pub since: Timestamp,
-    /// The record has other text in place of a holder: somebody reserved the address by hand.
+    /// The record has other text in place of a holder: somebody reserved the address by hand. Or the plugin
+    /// may keep the address for the pod whatever happens to its sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_words: bool,
     /// The pod, if the record names it beside the holder.

@@ -10,6 +10,7 @@ mod cilium;
 mod declared;
 mod directory;
 mod host_local;
+mod ucloud;
 
 pub use declared::Declared;
 
@@ -50,6 +51,7 @@ pub(super) struct Memory {
     aws_ipamd: Memo<aws_ipamd::Read>,
     azure: azure::Remembered,
     cilium: cilium::Remembered,
+    ucloud: ucloud::Remembered,
     declared: Memo<Reserved>,
 }
 
@@ -66,14 +68,22 @@ impl Memory {
     pub(super) fn clock_set(&mut self) {
         let mut azure = mem::take(&mut self.azure);
         let mut cilium = mem::take(&mut self.cilium);
+        let ucloud = mem::take(&mut self.ucloud);
         azure.clock_set();
         cilium.clock_set();
-        *self = Self { azure, cilium, ..Self::default() };
+        *self = Self { azure, cilium, ucloud, ..Self::default() };
     }
 }
 
-const KINDS: [&dyn Kind; 5] =
-    [&host_local::HostLocal, &aws_ipamd::AwsIpamd, &azure::Azure, &cilium::Cilium, &declared::Stores];
+/// A daemon that is asked comes last: it may take its time.
+const KINDS: [&dyn Kind; 6] = [
+    &host_local::HostLocal,
+    &aws_ipamd::AwsIpamd,
+    &azure::Azure,
+    &cilium::Cilium,
+    &declared::Stores,
+    &ucloud::Ipamd,
+];
 
 /// Plugins that keep the addresses of pods in no file that is read, and where they keep them.
 const ELSEWHERE: [(&str, &str); 8] = [
@@ -84,7 +94,10 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("ovn-k8s-cni-overlay", "in the annotations of pods, and frees each with its pod"),
     ("cilium-cni", "in another folder than /var/run/cilium/state"),
     ("terway", "in a file that its daemon has locked"),
-    ("cnivpc", "in a file that its daemon has locked"),
+    (
+        "cnivpc",
+        "behind ipamd's socket (/run/cni-vpc-ipamd.sock), which is not there, or in a file of its own",
+    ),
 ];
 
 /// Where `/var/run` may be: it may be no link to `/run` on a copy of a node's files.

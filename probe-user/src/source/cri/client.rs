@@ -1,4 +1,4 @@
-//! A connection to a runtime. Each question has a deadline.
+//! A connection to a daemon at its socket. Each question has a deadline.
 
 use std::{io, path::Path, time::Duration};
 
@@ -34,7 +34,7 @@ pub(in crate::source) enum ListError {
     Nobody,
     /// This program may not or cannot connect. The runtime may exist.
     Unreachable(Errno),
-    /// The server does not have this call, so it is not a CRI runtime.
+    /// The server does not have this call, so it is another daemon.
     OtherService,
     /// It did not answer in time, or answered with an error or with too much.
     Unanswered,
@@ -42,12 +42,14 @@ pub(in crate::source) enum ListError {
 
 /// The calls that are made. None of them changes anything.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Call {
+pub(in crate::source) enum Call {
     Version,
     ListPodSandbox,
     ListContainers,
     ContainerStatus,
     GetContainerEvents,
+    /// A call of UCloud's ipamd. The others are those of CRI.
+    ListPodNetworkRecord,
 }
 
 impl Call {
@@ -58,6 +60,7 @@ impl Call {
             Self::ListContainers => "/runtime.v1.RuntimeService/ListContainers",
             Self::ContainerStatus => "/runtime.v1.RuntimeService/ContainerStatus",
             Self::GetContainerEvents => "/runtime.v1.RuntimeService/GetContainerEvents",
+            Self::ListPodNetworkRecord => "/rpc.CNIIpam/ListPodNetworkRecord",
         })
     }
 }
@@ -70,7 +73,7 @@ type CheckedChannel = MapResponse<Channel, fn(http::Response<Body>) -> Checked<B
 pub(super) struct Client(Grpc<CheckedChannel>);
 
 impl Client {
-    pub(super) async fn connect(socket: &Path) -> Result<Self, ListError> {
+    pub(super) async fn connect(socket: &Path, max_bytes: usize) -> Result<Self, ListError> {
         in_time(DEADLINE, async {
             let stream = UnixStream::connect(socket).await.map_err(|why| refusal(&why))?;
             // The connection is open already. tonic gets it once, for any address.
@@ -83,7 +86,7 @@ impl Client {
             let channel =
                 endpoint.connect_with_connector(connector).await.map_err(|_error| ListError::Unanswered)?;
             let channel: CheckedChannel = MapResponse::new(channel, checked);
-            Ok(Self(Grpc::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES)))
+            Ok(Self(Grpc::new(channel).max_decoding_message_size(max_bytes)))
         })
         .await
     }
@@ -107,7 +110,12 @@ impl Client {
         A::decode(answer).map_err(|_error| ListError::Unanswered)
     }
 
-    async fn unary(&mut self, deadline: Duration, call: Call, question: Vec<u8>) -> Result<Bytes, ListError> {
+    pub(super) async fn unary(
+        &mut self,
+        deadline: Duration,
+        call: Call,
+        question: Vec<u8>,
+    ) -> Result<Bytes, ListError> {
         in_time(deadline, async {
             self.0.ready().await.map_err(|_error| ListError::Unanswered)?;
             let answer = self.0.unary(Request::new(question), call.path(), Raw).await;

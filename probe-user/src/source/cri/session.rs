@@ -15,7 +15,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use super::{
-    client::{Call, Client, DEADLINE, ListError},
+    client::{Call, Client, DEADLINE, ListError, MAX_MESSAGE_BYTES},
     message::{Containers, Empty, Sandboxes, StatusRequest, StatusResponse, Version},
     statuses::{Changed, Statuses, container, stated},
 };
@@ -142,7 +142,7 @@ impl Session {
         let parent = self.socket.parent().ok_or(ListError::Nobody)?;
         let folder = self.root.folder(parent).map_err(|_absent| ListError::Nobody)?;
         let path = folder.socket(name).map_err(|_absent| ListError::Nobody)?;
-        Client::connect(&path).await
+        Client::connect(&path, MAX_MESSAGE_BYTES).await
     }
 
     /// Follows the runtime until the connection breaks. Returns how it answered last.

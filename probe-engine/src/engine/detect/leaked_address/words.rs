@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl LeakedAddress {
-    fn is_of_cilium(&self) -> bool {
-        self.stores.iter().any(|it| it.kind == StoreKind::Cilium)
+    fn is_of(&self, kind: StoreKind) -> bool {
+        self.stores.iter().any(|it| it.kind == kind)
     }
 }
 
@@ -74,7 +74,12 @@ impl Explain for LeakedAddress {
                  success. The daemon frees the address when it works through its queue, which it has not done in time: it is \
                  down, or it looks into the queue only at its start."
             }
-            Cause::StaleRecord if self.is_of_cilium() => {
+            Cause::StaleRecord if self.is_of(StoreKind::UcloudIpamd) => {
+                "UCloud's ipamd still has the record of a sandbox that no runtime has on record. The plugin reports success \
+                 for a DEL whose record it cannot read, as when ipamd does not answer, and frees nothing then. Once the pod is \
+                 gone, ipamd drops the record within 3 minutes, and does not free the address either."
+            }
+            Cause::StaleRecord if self.is_of(StoreKind::Cilium) => {
                 "Cilium's agent still has the endpoint of a sandbox that no runtime has on record. Cilium's plugin reports \
                  success for a DEL that the agent refuses. The agent removes an endpoint by itself within 10 minutes if the \
                  interface is gone, so this is confirmed only after 12 minutes: then the interface is still there, or the \
@@ -89,7 +94,7 @@ impl Explain for LeakedAddress {
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         if self.many.is_some() && self.cause == Cause::ReleaseQueued {
-            return if self.is_of_cilium() { restart_cilium() } else { restart_cns() };
+            return if self.is_of(StoreKind::Cilium) { restart_cilium() } else { restart_cns() };
         }
         if self.many.is_some() {
             return lines(&[
@@ -113,11 +118,14 @@ impl Explain for LeakedAddress {
                     all.push(release(&store.path, self.address, sandbox));
                 }
                 StoreKind::AwsIpamd => all.extend(restart_ipamd()),
-                StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
+                StoreKind::AzureCns
+                | StoreKind::AzureVnetIpam
+                | StoreKind::AzureVnet
+                | StoreKind::UcloudIpamd => {
                     if self.cause == Cause::ReleaseQueued {
                         all.extend(restart_cns());
                     } else {
-                        all.extend(del_again(runtimes));
+                        all.extend(del_again(store.kind, runtimes));
                         all.push(del_again_for(self.address, sandbox, &self.ifname, None));
                     }
                 }

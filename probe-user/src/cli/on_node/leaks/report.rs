@@ -237,6 +237,10 @@ fn unjudged(result: &ScanResult) -> String {
     let rows = result.unjudged.iter().map(|(store, it)| {
         let by = match &it.holder {
             Some(holder) => format!("{}, not a sandbox's id: not judged", holder.container),
+            None if store.kind == StoreKind::UcloudIpamd => {
+                let of = it.pod.as_deref().map_or_else(|| "?".to_owned(), pod);
+                format!("{of}, perhaps kept on purpose: not judged")
+            }
             None => "a person, in words: not judged".to_owned(),
         };
         let network = store.network.as_deref().unwrap_or("?").to_owned();
@@ -275,7 +279,7 @@ struct Unjudged<'a> {
     node: &'a str,
     address: IpAddr,
     network: Option<&'a str>,
-    /// Absent: a person wrote words.
+    /// Absent: a person wrote words, or the plugin may keep the address.
     reserved_by: Option<&'a ContainerId>,
     since: Rfc3339,
     store: StoreKind,
@@ -370,9 +374,10 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
                 None => as_called(release::free_ownerless_of(path, it.address)),
             })),
             StoreKind::AwsIpamd => lines.extend(elsewhere(restart_ipamd(), as_called)),
-            StoreKind::AzureCns | StoreKind::AzureVnetIpam | StoreKind::AzureVnet => {
-                lines.extend(of_azure(leaks, as_called));
-            }
+            StoreKind::AzureCns
+            | StoreKind::AzureVnetIpam
+            | StoreKind::AzureVnet
+            | StoreKind::UcloudIpamd => lines.extend(by_del(*kind, leaks, as_called)),
             StoreKind::Cilium => lines.extend(of_cilium(leaks, as_called)),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
@@ -415,8 +420,8 @@ fn of_cilium(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String
     lines
 }
 
-/// Returns the commands for leaks in a file of Azure CNI.
-fn of_azure(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String> {
+/// Returns the commands for leaks in a store from which DEL frees.
+fn by_del(kind: StoreKind, leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String> {
     let (queued, held): (Vec<&Leak<'_>>, Vec<&Leak<'_>>) =
         leaks.iter().partition(|it| it.cause == Cause::ReleaseQueued.into_str());
     let mut lines = Vec::new();
@@ -424,7 +429,7 @@ fn of_azure(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String>
         lines.extend(elsewhere(release::restart_cns(), as_called));
     }
     if let Some(first) = held.first() {
-        lines.extend(release::del_again(&first.finding.runtimes));
+        lines.extend(release::del_again(kind, &first.finding.runtimes));
     }
     for leak in held {
         let Kind::LeakedAddress(it) = &leak.finding.kind else { continue };
@@ -433,7 +438,7 @@ fn of_azure(leaks: &[&Leak<'_>], as_called: fn(String) -> String) -> Vec<String>
         lines.push(as_called(if pod.is_some() {
             release::del_again_for(leak.address, sandbox, &it.ifname, pod)
         } else {
-            format!("# {} of {sandbox}: the file does not name its pod, which DEL needs", leak.address)
+            format!("# {} of {sandbox}: the record does not name its pod, which DEL needs", leak.address)
         }));
     }
     lines

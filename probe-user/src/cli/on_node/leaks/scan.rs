@@ -180,7 +180,7 @@ impl ScanResult {
             let first = first.map(|(path, why)| format!("; first {}: {why}", path.display()));
             return Some(format!(
                 "cannot look: no IPAM store was found, neither host-local's (/var/lib/cni/networks, or where \
-                 /etc/cni/net.d says) nor ipamd's nor Azure CNI's nor Cilium's; name the plugin's own with --ipam-store DIR{}",
+                 /etc/cni/net.d says) nor ipamd's nor Azure CNI's nor Cilium's nor UCloud's; name the plugin's own with --ipam-store DIR{}",
                 first.unwrap_or_default()
             ));
         }
