@@ -5,16 +5,16 @@
 //!
 //! It failed if it ended with another code than 0, or by a signal that nobody sent to it.
 //!
+//! So does each container of a pod on the host's network that has the name of a CNI plugin's
+//! DaemonSet. An init container has also come up if it ended with code 0.
+//!
 //! A runtime or a kubelet that had come up is down if it ended, whatever the reason, and none of its name has
 //! run for two minutes since; a runtime only while a kubelet runs and no other runtime serves the pods. The
 //! node must have pods.
 //!
-//! So does each container of a pod on the host's network that has the name of a CNI plugin's
-//! DaemonSet. An init container has also come up if it ended with code 0.
-//!
-//! Not flagged: a daemon that somebody stops or kills, however often, and that is started again; a program that is asked for something
-//! (`crio status`) or ends with success; one whose name has another process that has come up; a process in a
-//! container; one of which only some ends were seen.
+//! Not flagged: a daemon that somebody stops or kills, however often, and that is started again; a program
+//! that is asked for something (`crio status`) or ends with success; one whose name has another process that
+//! has come up; a process in a container; one of which only some ends were seen.
 //!
 //! It is critical where the node has pods.
 
