@@ -67,18 +67,18 @@ const FREE_OWNERLESS: &str = r#"free_ownerless() {
 
 /// A shell function: `del_again CONTAINER ADDRESS INTERFACE NAMESPACE POD` calls DEL of UCloud's plugin, of
 /// Azure's, or of the one that calls Azure's IPAM, as the runtime would. The variables of the folders are
-/// cnitool's. UCloud's configuration is no list.
-///
-/// UCloud's plugin frees the address that its record names, whoever has it by now. It makes a route on the
-/// node to the address of each pod, which the kernel removes with the pod's interface.
+/// cnitool's. UCloud's configuration is no list. A configuration of multus holds that of another plugin.
 const DEL_AGAIN: &str = r#"del_again() {
   known=$(known "$1") || { echo "$2 kept: the runtime cannot be asked"; return 1; }
   [ -z "$known" ] || { echo "$2 kept: the runtime knows the sandbox"; return 1; }
-  route=$(ip route show "$2" 2>/dev/null)
-  [ -z "$route" ] || { echo "$2 kept: an interface has it: $route"; return 1; }
+  ! in_use "$2" || return 1
   dir=${NETCONFPATH:-/etc/cni/net.d}
-  conf=$(grep -lsE '"(azure-|cnivpc")' "$dir"/*.conf "$dir"/*.conflist | head -n 1)
-  plugin=$(jq -r '(.plugins[0] // .).type' "$conf") || return 1
+  for conf in "$dir"/*.conflist "$dir"/*.conf; do
+    plugin=$(jq -r '.plugins[0] // . | select([.type, .ipam.type] | map(. // "") | any(startswith("azure-") or . == "cnivpc")) | .type' \
+      "$conf" 2>/dev/null)
+    [ -z "$plugin" ] || break
+  done
+  [ -n "$plugin" ] || { echo "$2 kept: no configuration in $dir names the plugin"; return 1; }
   jq -c '{cniVersion, name} + (.plugins[0] // .)' "$conf" |
     CNI_COMMAND=DEL CNI_CONTAINERID=$1 CNI_NETNS='' CNI_IFNAME=$3 CNI_PATH=${CNI_PATH:-/opt/cni/bin} \
     CNI_ARGS="IgnoreUnknown=1;K8S_POD_NAMESPACE=$4;K8S_POD_NAME=$5;K8S_POD_INFRA_CONTAINER_ID=$1" \
@@ -117,18 +117,32 @@ fn known(runtimes: &[String]) -> String {
     format!("known() {{ {}; }}", ask.join(" && "))
 }
 
+/// A shell function: `in_use ADDRESS` says whether a pod may have the address. UCloud's plugin frees the
+/// address that its record names, whoever has it by now. It makes a route on the node to the address of each
+/// pod, which the kernel removes with the pod's interface.
+const HAS_ROUTE: &str = r#"in_use() {
+  route=$(ip route show "$1") || { echo "$1 kept: the routes cannot be asked"; return 0; }
+  [ -n "$route" ] || return 1
+  echo "$1 kept: an interface has it: $route"
+}"#;
+
+/// Azure's plugin frees an address by its sandbox.
+const BY_SANDBOX: &str = "in_use() { false; }";
+
 /// Returns the lines that define `del_again` for a kind of store, on a node whose runtimes answer on these
 /// sockets.
 #[must_use]
 pub fn del_again(kind: StoreKind, runtimes: &[String]) -> Vec<String> {
-    let about = if kind == StoreKind::UcloudIpamd {
-        "# The plugin frees the address when DEL is called for the sandbox again. ipamd must run: without it DEL succeeds\n\
-         # and frees nothing. So look again afterwards (sandprobe leaks). This needs jq."
+    let (about, in_use) = if kind == StoreKind::UcloudIpamd {
+        let about = "# The plugin frees the address when DEL is called for the sandbox again. ipamd must answer: while it hangs, DEL\n\
+             # succeeds and frees nothing. So look again afterwards (sandprobe leaks). This needs jq.";
+        (about, HAS_ROUTE)
     } else {
-        "# Azure CNI has no command that frees one address. Its plugin frees it when DEL is called for the sandbox again;\n\
-         # azure-cns must run. This needs jq."
+        let about = "# Azure CNI has no command that frees one address. Its plugin frees it when DEL is called for the sandbox again;\n\
+         # azure-cns must run. This needs jq.";
+        (about, BY_SANDBOX)
     };
-    let all = [about, &known(runtimes), DEL_AGAIN];
+    let all = [about, &known(runtimes), in_use, DEL_AGAIN];
     all.iter().flat_map(|part| part.lines()).map(str::to_owned).collect()
 }
 

@@ -21,7 +21,7 @@ use crate::{
     },
     sink::Label,
     source::{
-        backfill::{self, Node, store::Declared},
+        backfill::{self, Node, Records, store::Declared},
         host::{HostRoot, ReadError, skipped::Skipped},
         node::{cgroup::Hierarchy, clock},
     },
@@ -84,14 +84,30 @@ impl LeakScan<'_> {
             boot_wall_ns: header.boot_wall_ns,
             stores: self.stores,
         };
-        let mut skipped = scan::observe(&mut engine, node, backfill::read, |fact| seen.note(fact));
+        // It remembers when each address was first seen, where a store has no times.
+        let mut records = Records::default();
+        let mut skipped = scan::observe(
+            &mut engine,
+            node,
+            |node, send_batch| {
+                let mut skipped = backfill::present(node, send_batch)?;
+                skipped.append(records.read(node, send_batch)?);
+                Ok(skipped)
+            },
+            |fact| seen.note(fact),
+        );
         skipped.append(scan::answer(&mut engine, &root));
         let cleaners = if frozen { Daemons::Assumed } else { Daemons::Observed };
         let mut now = clock::now();
         let mut findings = engine.survey(now, cleaners);
         if !findings.is_empty() || !self.confirmed.is_empty() {
             seen.forget();
-            skipped = scan::observe(&mut engine, node, backfill::records, |fact| seen.note(fact));
+            skipped = scan::observe(
+                &mut engine,
+                node,
+                |node, send_batch| records.read(node, send_batch),
+                |fact| seen.note(fact),
+            );
             now = clock::now();
             findings = engine.survey(now, cleaners);
         }

@@ -16,8 +16,6 @@ use crate::{
 };
 
 type Batch = Vec<Observation>;
-/// Reads all of a node, or a part of it.
-type Pass = fn(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), Closed>) -> Result<Skipped, Closed>;
 
 /// Reads the whole node, then answers what the engine asks.
 pub(in crate::cli) fn scan(engine: &mut Engine, node: Node<'_>) -> Skipped {
@@ -41,11 +39,11 @@ pub(in crate::cli) fn is_whole(skipped: &Skipped, so: &str) -> bool {
     is_whole
 }
 
-/// Makes one pass. `note` sees each fact before the engine does.
+/// Makes one `pass`, which reads all of a node or a part of it. `note` sees each fact before the engine does.
 pub(in crate::cli) fn observe(
     engine: &mut Engine,
     node: Node<'_>,
-    pass: Pass,
+    pass: impl FnOnce(Node<'_>, &mut dyn FnMut(Batch) -> Result<(), Closed>) -> Result<Skipped, Closed>,
     mut note: impl FnMut(&Fact),
 ) -> Skipped {
     let passed = pass(node, &mut |batch| {
