@@ -19,7 +19,7 @@ use super::{
 use crate::{
     engine::{Engine, Settings},
     model::{
-        change::Output,
+        change::{Finding, Output},
         fact::{CniCalled, Executed, Exited, Fact, Observation, Origin, ProcessFound, Task},
         time::Timestamp,
     },
@@ -97,6 +97,11 @@ fn play(engine: &mut Engine, step: &Step) -> Vec<String> {
     take(engine)
 }
 
+/// Returns the findings about anything but a daemon that does not run.
+fn others(engine: &Engine) -> Vec<&Finding> {
+    engine.findings().filter(|it| !it.key.as_str().starts_with("daemon_failing/")).collect()
+}
+
 fn play_all(steps: &[Step]) -> Vec<String> {
     let mut engine = Engine::new(Settings::default());
     let mut lines: Vec<String> = steps.iter().flat_map(|step| play(&mut engine, step)).collect();
@@ -172,17 +177,18 @@ proptest! {
     }
 
     #[test]
-    fn no_output_depends_on_what_is_known_of_restarts(steps in history()) {
+    fn of_restarts_only_the_end_of_a_daemon_that_is_down_counts(steps in history()) {
         let (mut engine, mut other) = (Engine::new(Settings::default()), Engine::new(Settings::default()));
         let told = |lines: Vec<String>| -> Vec<String> {
-            lines.into_iter().filter(|line| !line.starts_with("? program")).collect()
+            let is_other = |line: &String| !line.starts_with("? program") && !line.contains("daemon_failing");
+            lines.into_iter().filter(is_other).collect()
         };
         for step in &steps {
             prop_assert_eq!(told(play(&mut other, step)), told(play(&mut engine, step)));
             other = forgetful(&other);
         }
         prop_assert_eq!(told(settle(&mut other, end(&steps))), told(settle(&mut engine, end(&steps))));
-        prop_assert_eq!(other.findings().collect::<Vec<_>>(), engine.findings().collect::<Vec<_>>());
+        prop_assert_eq!(others(&other), others(&engine));
     }
 
     #[test]
