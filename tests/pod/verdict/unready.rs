@@ -3,18 +3,24 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use tests::{keyed::Faults, node::Node, stream::Stream};
+use tests::{
+    keyed::Faults,
+    kubelet::{Container, Pod},
+    node::Node,
+    stream::Stream,
+};
 
 use super::{
-    failing::has_own_containerd, findings, rarer::Kubelet, stuck::until_closed_after, wait_for_candidates,
-    watch,
+    failing::has_own_containerd, findings, rarer::Kubelet, stuck::until_closed, wait_for_candidates, watch,
 };
+use crate::LIMIT;
 
 const KEY: &str = "node_network_unready/node";
 /// The files are read this often if no pod starts or ends. It is confirmed when it has lasted for as long.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The file is cut off, as after a power loss, and then a plugin is missing. No pod starts or ends.
+/// The file is cut off, as after a power loss, while no pod starts or ends. Then a plugin is missing. The agent
+/// reads the files at once when a pod starts or ends.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
@@ -30,11 +36,14 @@ fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
     fs::write(&path, whole.get(..whole.len() / 2).context("it is empty")?)?;
     until_unready(&mut stream, "bad_configuration")?;
     fs::write(&path, &whole)?;
-    until_closed_after(MINUTE, &mut stream, KEY)?;
+    live_without_network(&node)?;
+    until_closed(&mut stream, KEY)?;
     node.hide_plugin("keyed")?;
+    live_without_network(&node)?;
     until_unready(&mut stream, "plugin_missing")?;
     node.show_plugin("keyed")?;
-    stream.until_after(MINUTE, "the end of the second finding", |event| {
+    live_without_network(&node)?;
+    stream.until("the end of the second finding", |event| {
         event["event"] == "finding.closed" && event["finding"]["detail"]["how"] == "plugin_missing"
     })?;
     wait_for_candidates();
@@ -52,6 +61,13 @@ fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
         ensure!(summary.contains(reason), "{summary}");
     }
     node.stop()
+}
+
+/// Runs a pod of the node's own network, which calls no plugin.
+fn live_without_network(node: &Node) -> Result<()> {
+    let pod = Pod { host_network: true, ..Pod::new("host-0", "7a1cb95b-0000-4000-8000-000000000087") };
+    let pod = pod.with(Container::shell("main", "true"));
+    node.kubelet()?.live(&pod, LIMIT).map(drop)
 }
 
 fn until_unready(stream: &mut Stream, how: &str) -> Result<()> {
