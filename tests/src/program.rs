@@ -1,7 +1,7 @@
 //! The programs that tests start. In a VM they are beside the test, otherwise in cargo's target folder.
 
 use std::{
-    env,
+    env, iter,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
@@ -29,7 +29,9 @@ pub fn alias(name: &str, folder: &Path, other: &str) -> Result<PathBuf> {
 pub fn agent() -> Result<PathBuf> {
     let own = env::current_exe()?;
     let gathered = own.with_file_name("sandprobe");
-    let dist = own.ancestors().nth(3).map(|target| target.join("dist/sandprobe"));
-    let found = [Some(gathered), dist].into_iter().flatten().find(|path| path.is_file());
+    // Cargo's target folder is one level higher if a target is named.
+    let folders = own.ancestors().skip(3).take(2);
+    let built = folders.map(|folder| folder.join("dist/sandprobe"));
+    let found = iter::once(gathered).chain(built).find(|path| path.is_file());
     found.context("there is no sandprobe to test: cargo xtask build")
 }

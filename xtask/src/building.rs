@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 /// A program that cargo built.
 pub(crate) struct Executable {
     pub(crate) name: String,
+    /// The file of its `main`.
+    pub(crate) source: PathBuf,
     pub(crate) path: PathBuf,
 }
 
@@ -43,8 +45,13 @@ pub(crate) fn executables(what: &str, cargo: &mut Command) -> Result<Vec<Executa
                 progress.count(&message);
                 if let Some(path) = message["executable"].as_str()
                     && let Some(name) = message["target"]["name"].as_str()
+                    && let Some(source) = message["target"]["src_path"].as_str()
                 {
-                    built.push(Executable { name: name.to_owned(), path: PathBuf::from(path) });
+                    built.push(Executable {
+                        name: name.to_owned(),
+                        source: source.into(),
+                        path: path.into(),
+                    });
                 }
             }
             Err(RecvTimeoutError::Timeout) => progress.show(),

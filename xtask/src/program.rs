@@ -14,6 +14,11 @@ use std::process::Command;
 /// Test programs that need root: for hooks in a kernel, and for pods of a real container runtime.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
+/// All tests are built with the same packages, features and target, so that cargo compiles each crate once
+/// for all of them.
+const PACKAGES: &str = "--workspace --exclude probe-ebpf \
+                        --features tests/browser,tests/deploy,tests/fleet,tests/kernel,tests/node,tests/prometheus";
+
 /// The agent as a container image, for tests that run it as a pod.
 const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
@@ -38,9 +43,17 @@ pub(crate) fn build_tests(arch: Arch, profile: Profile) -> Result<()> {
     gather(arch, &mut tests(arch)?)
 }
 
-/// Compiles the test programs, so that `build_tests` need not. It needs no built agent.
+/// Compiles all tests, so that `build_tests` and the plain tests need not. It needs no built agent.
 pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
-    building::executables("the tests", &mut tests(arch)?).map(drop)
+    building::executables("the plain tests", cargo(arch, "test")?.arg("--no-run"))?;
+    building::executables("the tests of kernels and pods", &mut tests(arch)?).map(drop)
+}
+
+/// Returns the command for tests that need neither root nor a VM.
+pub(crate) fn plain_tests(arguments: &[&str]) -> Result<Command> {
+    let mut command = cargo(Arch::ours()?, "test")?;
+    command.args(arguments);
+    Ok(command)
 }
 
 /// Returns the command that runs one of these programs as root on this machine, with the others in its PATH.
@@ -79,14 +92,18 @@ fn tests(arch: Arch) -> Result<Command> {
 fn cargo(arch: Arch, verb: &str) -> Result<Command> {
     cross::ensure(arch)?;
     let mut cargo = workspace::cargo();
-    cargo.args([verb, "--package", "tests", "--features", "kernel,node,browser"]);
+    cargo.arg(verb).args(PACKAGES.split_ascii_whitespace());
     cross::cargo(&mut cargo, arch);
     Ok(cargo)
 }
 
+/// Builds, and puts the programs of the tests crate into their folder.
 fn gather(arch: Arch, cargo: &mut Command) -> Result<()> {
+    let tests = workspace::root().join("tests");
     for built in building::executables("the tests' programs", cargo)? {
-        bin_dir::add(arch, &built.name, &built.path)?;
+        if built.source.starts_with(&tests) {
+            bin_dir::add(arch, &built.name, &built.path)?;
+        }
     }
     Ok(())
 }

@@ -16,17 +16,14 @@ mod step;
 use crate::arch::Arch;
 use crate::build::{self, Profile};
 use crate::setup::{self, Level};
-use crate::{cross, program, workspace};
+use crate::{cross, program};
 use anyhow::{Result, ensure};
 use report::{Report, Tier};
-use std::process::{Command, ExitCode};
+use std::ffi::OsStr;
+use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
-
-/// The tests that cargo builds for the host have the same packages and features in all tiers. So cargo
-/// compiles each crate once for all of them.
-const HOST_TESTS: &str = "test --workspace --exclude probe-ebpf \
-                          --features tests/browser,tests/deploy,tests/fleet,tests/prometheus";
+use step::Step;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
@@ -71,54 +68,19 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         );
         report.tier("aarch64", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                machine::tier(tier, machine::Pods::Aarch64, None);
+                machine::tier(tier, machine::Pods::Aarch64, None, Vec::new());
             }
         });
         return Ok(closed(&report));
     }
+    let checks = if depth.soak { Vec::new() } else { fast::checks() };
+    let checks = if depth.fast { checks } else { as_root(&mut report, depth, checks) };
     if !depth.soak {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                fast::tier(tier);
+                fast::tier(tier, checks);
             }
         });
-    }
-    // Most of the agent's build keeps one processor busy, and these tiers mostly wait.
-    thread::scope(|scope| {
-        // The fast tier has already set up what a build needs.
-        if !depth.fast && !depth.soak {
-            scope.spawn(|| build_early(depth.profile()));
-        }
-        beside_the_build(&mut report, depth);
-    });
-    if !depth.fast {
-        let mut built = None;
-        report.tier("programs", |tier| {
-            built = tier
-                .attempt("setup", || {
-                    [Level::Node, Level::Browser, Level::Prometheus].into_iter().try_for_each(setup::ensure)
-                })
-                .and_then(|()| tier.attempt("build", || build_all(depth.profile())))
-                .and_then(|()| {
-                    tier.attempt("build tests", || program::build_tests(Arch::ours()?, depth.profile()))
-                });
-            if built.is_some() && depth.profile() == Profile::Release {
-                tier.attempt("size of the program", || {
-                    build::check_size(&build::agent_path(Profile::Release))
-                });
-            }
-        });
-        // Without the programs there is nothing to run; their failure has been counted.
-        if built.is_some() {
-            report.tier("machines", |tier| machines(tier, depth));
-        }
-    }
-    Ok(closed(&report))
-}
-
-/// Runs the tiers that do not start the agent.
-fn beside_the_build(report: &mut Report, depth: &Depth) {
-    if !depth.soak {
         report.tier("browser", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Browser)).is_some() {
                 browser::tier(tier);
@@ -135,10 +97,33 @@ fn beside_the_build(report: &mut Report, depth: &Depth) {
             fleet::tier(tier, depth.soak);
         }
     });
+    Ok(closed(&report))
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs.
-fn machines(tier: &mut Tier, depth: &Depth) {
+/// Builds the agent and all tests, and runs the tests that need root. Returns the checks that it could not
+/// run beside them.
+fn as_root(report: &mut Report, depth: &Depth, checks: Vec<Step>) -> Vec<Step> {
+    let mut is_built = false;
+    report.tier("programs", |tier| {
+        let levels = [Level::Node, Level::Browser, Level::Prometheus];
+        is_built = tier.attempt("setup", || levels.into_iter().try_for_each(setup::ensure)).is_some()
+            && tier.attempt("build", || build_all(depth.profile())).is_some()
+            && tier.attempt("build tests", || program::build_tests(Arch::ours()?, depth.profile())).is_some();
+        if is_built && depth.profile() == Profile::Release {
+            tier.attempt("size of the program", || build::check_size(&build::agent_path(Profile::Release)));
+        }
+    });
+    // Without the programs there is nothing to run; their failure has been counted.
+    if !is_built {
+        return checks;
+    }
+    report.tier("machines", |tier| machines(tier, depth, checks));
+    Vec::new()
+}
+
+/// Tests this machine's kernel, and the kernels of the VMs. The checks run at the same time, on what the
+/// tests leave of the processors.
+fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
     let is_root = native::is_root(tier);
     if depth.soak {
         // Nothing runs at the same time.
@@ -153,16 +138,11 @@ fn machines(tier: &mut Tier, depth: &Depth) {
         tier.run(alone);
         here = Some(beside);
     }
-    machine::tier(tier, depth.pods(), here);
+    machine::tier(tier, depth.pods(), here, checks);
 }
 
-/// Builds the agent. The tier that needs it builds it again if this fails, and reports the failure.
-fn build_early(profile: Profile) {
-    let _reported_later = build::agent(profile);
-}
-
-/// Builds the agent for the machines. The tests are compiled at the same time, since most of the agent's
-/// build keeps one processor busy; the next step reports their failure.
+/// Builds the agent and the programs of the tests. The tests are compiled at the same time, since most of the
+/// agent's build keeps one processor busy; the next step reports their failure.
 fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;
@@ -174,11 +154,21 @@ fn build_all(profile: Profile) -> Result<()> {
     })
 }
 
-/// Returns the command for tests that cargo builds for the host.
-fn host_tests(arguments: &[&str]) -> Command {
-    let mut command = workspace::cargo();
-    command.args(HOST_TESTS.split_ascii_whitespace()).args(arguments);
-    command
+/// Runs tests that need neither root nor a VM.
+fn plain_tests(
+    tier: &mut Tier,
+    name: &str,
+    arguments: &[&str],
+    variables: &[(&str, &OsStr)],
+    limit: Duration,
+) {
+    match program::plain_tests(arguments) {
+        Ok(mut command) => {
+            command.envs(variables.iter().copied());
+            tier.tests(name, command, limit, 1)
+        }
+        Err(error) => tier.fail(name, &format!("{error:#}")),
+    };
 }
 
 fn closed(report: &Report) -> ExitCode {

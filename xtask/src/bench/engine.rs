@@ -80,9 +80,12 @@ const LONG_QUICK: &[&str] = &["pods=100 turns=100", "pods=100 turns=100 step_us=
 const SHOWN: &[&str] = &["ns/event", "ns/answer", "us/turn", "allocations/event", "KB"];
 const SHOWN_LONG: &[&str] = &["observations", "observations/s", "ns/event", "allocations/event", "KB"];
 
+/// The arguments of cargo for it.
+pub(super) const BUILD: &str = "bench --no-run --package probe-engine --bench engine";
+
 pub(super) fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
-    cargo.args(["bench", "--no-run", "--package", "probe-engine", "--bench", "engine"]);
+    cargo.args(BUILD.split(' '));
     let built = building::executables("the bench of the engine", &mut cargo)?;
     let program = built.into_iter().find(|it| it.name == "engine");
     program.map(|it| it.path).context("cargo built no bench of the engine")

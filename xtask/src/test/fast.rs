@@ -1,53 +1,63 @@
 //! Tests that need neither root nor a VM: style, lints, the pure core alone, and every plain test.
 
+use super::plain_tests;
 use super::report::Tier;
+use super::step::Step;
 use crate::{bench, tool, workspace};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
+/// Most checks keep one processor busy for a part of their time.
+const LANES: usize = 2;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Most of it compiles what the host's tests of all tiers need.
+/// Most of it compiles what the plain tests of all tiers need.
 const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 
-pub(super) fn tier(tier: &mut Tier) {
-    tier.check("format", cargo("fmt --all --check"), LIMIT);
-    tier.check(
-        "lints",
-        cargo("clippy --workspace --exclude probe-ebpf --all-targets --all-features -- -D warnings"),
-        LIMIT,
-    );
-    // A step of its own: features of its dependencies would unify with those of the host's build.
-    tier.check("lints of the eBPF programs", ebpf_clippy(), LIMIT);
-    tier.check(
-        "replay alone, without the agent",
-        cargo("check --package probe-user --no-default-features"),
-        LIMIT,
-    );
-    // The fuzzers are a workspace of their own, which no step here builds.
-    tier.check(
-        "lock of the fuzzers",
-        cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml"),
-        LIMIT,
-    );
-    tier.tests("tests", super::host_tests(&["--no-fail-fast"]), TESTS_LIMIT, 1);
+/// Returns the checks that mostly compile: they may run at the same time as any tests.
+pub(super) fn checks() -> Vec<Step> {
+    let all = [
+        ("format", cargo("fmt --all --check")),
+        // It is one crate, which takes minutes on one processor.
+        ("bench of the engine", cargo(bench::BUILD)),
+        ("lints", clippy("--all-targets")),
+        // "All targets" are not those that run only if they are named.
+        ("lints of the other tests", clippy("--test *")),
+        // A step of its own: features of its dependencies would unify with those of the host's build.
+        ("lints of the eBPF programs", ebpf_clippy()),
+        ("replay alone, without the agent", cargo("check --package probe-user --no-default-features")),
+        // The fuzzers are a workspace of their own, which no step here builds.
+        ("lock of the fuzzers", cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml")),
+    ];
+    let steps = all.into_iter().map(|(name, command)| Step {
+        name: name.to_owned(),
+        command,
+        limit: LIMIT,
+        runners: 0,
+        is_serial: false,
+    });
+    steps.collect()
+}
+
+/// Runs the plain tests, and those of the checks that have not been run.
+pub(super) fn tier(tier: &mut Tier, checks: Vec<Step>) {
+    tier.lanes(checks, LANES, Vec::new());
+    plain_tests(tier, "tests", &["--no-fail-fast"], &[], TESTS_LIMIT);
     if let Some(zizmor) = tier.attempt("zizmor", || tool::ZIZMOR.ensure()) {
         let mut workflows = Command::new(zizmor.join("bin/zizmor"));
         workflows.args(["--offline", "--quiet"]).arg(workspace::root().join(".github"));
         tier.check("lints of the workflows", workflows, LIMIT);
     }
-    // The bench is one crate that takes minutes, on one processor.
-    thread::scope(|scope| {
-        scope.spawn(bench::build_early);
-        // A step of its own: it needs helm.
-        if let Some(tools) = tier.attempt("helm", || tool::HELM.ensure()) {
-            let mut deploy = super::host_tests(&["--test", "deploy"]);
-            deploy.env("SANDPROBE_TOOLS", tools);
-            tier.tests("chart and manifests", deploy, LIMIT, 1);
-        }
-    });
+    // A step of its own: it needs helm.
+    if let Some(tools) = tier.attempt("helm", || tool::HELM.ensure()) {
+        let variables = [("SANDPROBE_TOOLS", tools.as_os_str())];
+        plain_tests(tier, "chart and manifests", &["--test", "deploy"], &variables, LIMIT);
+    }
     // Valgrind counts instructions, so that other work on the machine makes no difference.
     tier.attempt("instructions of the engine", bench::check);
+}
+
+fn clippy(targets: &str) -> Command {
+    cargo(&format!("clippy --workspace --exclude probe-ebpf --all-features {targets} -- -D warnings"))
 }
 
 fn ebpf_clippy() -> Command {

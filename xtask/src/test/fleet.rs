@@ -2,17 +2,21 @@
 
 use super::report::Tier;
 use crate::tool;
+use std::ffi::OsStr;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 pub(super) fn tier(tier: &mut Tier, soak: bool) {
     let Some(engines) = tier.attempt("engines", || tool::ENGINES.ensure()) else { return };
-    let mut command = super::host_tests(&["--test", "fleet"]);
-    command.env("SANDPROBE_ENGINES", engines);
+    let mut arguments = vec!["--test", "fleet"];
+    let mut variables = vec![("SANDPROBE_ENGINES", engines.as_os_str())];
+    let mut limit = LIMIT;
     if soak {
         // The test prints how long each question takes.
-        command.args(["--", "--nocapture"]).env(super::SOAK_VARIABLE, "1");
+        arguments.extend(["--", "--nocapture"]);
+        variables.push((super::SOAK_VARIABLE, OsStr::new("1")));
+        limit = super::SOAK_LIMIT;
     }
-    tier.tests("questions over many nodes", command, if soak { super::SOAK_LIMIT } else { LIMIT }, 1);
+    super::plain_tests(tier, "questions over many nodes", &arguments, &variables, limit);
 }

@@ -203,8 +203,8 @@ impl fmt::Display for Machine {
 }
 
 /// Runs the tests in VMs, and `here` at the same time: this machine's own tests, which take long and rarely
-/// keep its processors busy.
-pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
+/// keep its processors busy. `idle` gets what they leave of them.
+pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<Step>) {
     let mut machines = match pods {
         Pods::None => vec![PAIRS[0]],
         Pods::Pairs => PAIRS.to_vec(),
@@ -239,15 +239,15 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
         runners: 0,
         is_serial: false,
     });
-    let made = tier.lanes(warm_ups.collect(), lanes());
+    let made = tier.lanes(warm_ups.collect(), lanes(), Vec::new());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
     let (timed, mut others): (Vec<_>, Vec<_>) =
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
     let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
-    tier.lanes(steps.collect(), lanes());
-    tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
+    tier.lanes(steps.collect(), lanes(), idle);
+    tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1, Vec::new());
 }
 
 /// Builds the programs for VMs of this architecture, and counts a failure. Returns whether they are built.

@@ -6,6 +6,5 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 pub(super) fn tier(tier: &mut Tier) {
-    let command = super::host_tests(&["--test", "prometheus"]);
-    tier.tests("metrics and alerts", command, LIMIT, 1);
+    super::plain_tests(tier, "metrics and alerts", &["--test", "prometheus"], &[], LIMIT);
 }

@@ -6,6 +6,7 @@
 
 use crate::watch::{self, Output};
 use crate::workspace;
+use nix::unistd::gettid;
 use std::fmt;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -113,31 +114,52 @@ impl Step {
     }
 }
 
-/// Runs all steps in order, several at a time.
+/// Runs all steps in order, several at a time, and beside them one of `idle` at a time.
 pub(super) fn side_by_side(
     steps: Vec<Step>,
     lanes: usize,
+    idle: Vec<Step>,
     deadline: Option<Instant>,
     mut report: impl FnMut(Said),
 ) {
+    let first_idle = steps.len();
     let waiting = Mutex::new(steps.into_iter().enumerate());
+    let waiting_idle = Mutex::new((first_idle..).zip(idle));
     let (said, hear) = mpsc::channel();
     thread::scope(|scope| {
         for _lane in 0..lanes.max(1) {
             let said = said.clone();
             let waiting = &waiting;
-            scope.spawn(move || {
-                while let Some((at, mut step)) = take_next(waiting) {
-                    let _gone = said.send(Said::Begun(step.name.clone()));
-                    let mut lines = Vec::new();
-                    let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
-                    let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
-                }
-            });
+            scope.spawn(move || run_all(waiting, deadline, &said));
         }
-        drop(said);
+        let waiting = &waiting_idle;
+        scope.spawn(move || {
+            leave_processors_to_others();
+            run_all(waiting, deadline, &said);
+        });
         hear.into_iter().for_each(&mut report);
     });
+}
+
+/// Runs steps until none waits.
+fn run_all(
+    waiting: &Mutex<impl Iterator<Item = (usize, Step)>>,
+    deadline: Option<Instant>,
+    said: &mpsc::Sender<Said>,
+) {
+    while let Some((at, mut step)) = take_next(waiting) {
+        let _gone = said.send(Said::Begun(step.name.clone()));
+        let mut lines = Vec::new();
+        let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
+        let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
+    }
+}
+
+/// Runs this thread and the programs that it starts only on a processor that nobody else wants
+/// (`SCHED_IDLE`, sched(7)). If that fails, they run like others: it would cost time, not results.
+fn leave_processors_to_others() {
+    let thread = gettid().to_string();
+    let _not_there = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();
 }
 
 /// Takes the next item. The lock is released before it is used.
@@ -299,30 +321,42 @@ mod tests {
         assert!(failures.lines.iter().all(|line| line.len() <= Failures::MAX_LINE_BYTES + "…".len()));
     }
 
-    /// The first waits for the second, which ends only if both run at the same time.
-    #[test]
-    fn two_lanes_run_two_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let shell = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]).current_dir(folder.path());
-            Step {
-                name: script.to_owned(),
-                command,
-                limit: Duration::from_secs(60),
-                runners: 0,
-                is_serial: false,
-            }
-        };
-        let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
-        let second = shell("until [ -e open ]; do :; done; echo through > pipe");
+    fn shell(script: &str) -> Step {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let limit = Duration::from_secs(60);
+        Step { name: script.to_owned(), command, limit, runners: 0, is_serial: false }
+    }
+
+    /// Returns the place of each step, whether nothing in it failed, and its output.
+    fn ended(steps: Vec<Step>, lanes: usize, idle: Vec<Step>) -> Vec<(usize, bool, String)> {
         let mut ended = Vec::new();
-        side_by_side(vec![first, second], 2, None, |said| {
+        side_by_side(steps, lanes, idle, None, |said| {
             if let Said::Ended { at, lines, came, .. } = said {
                 ended.push((at, came.is_good(), lines.join(" ")));
             }
         });
         ended.sort();
+        ended
+    }
+
+    /// The first waits for the second, which ends only if both run at the same time.
+    #[test]
+    fn two_lanes_run_two_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
+        let mut second = shell("until [ -e open ]; do :; done; echo through > pipe");
+        for step in [&mut first, &mut second] {
+            step.command.current_dir(folder.path());
+        }
+        let ended = ended(vec![first, second], 2, Vec::new());
         assert_eq!(ended, [(0, true, "out err through".to_owned()), (1, true, String::new())]);
+    }
+
+    #[test]
+    fn an_idle_step_leaves_the_processors_to_others() {
+        let policy = "chrt --pid $$ | grep --only-matching SCHED_.*";
+        let ended = ended(vec![shell(policy)], 1, vec![shell(policy)]);
+        assert_eq!(ended, [(0, true, "SCHED_OTHER".to_owned()), (1, true, "SCHED_IDLE".to_owned())]);
     }
 }
