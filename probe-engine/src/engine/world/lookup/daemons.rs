@@ -156,6 +156,14 @@ pub(crate) fn down(world: &World) -> impl Iterator<Item = &Restart> {
     all.into_iter()
 }
 
+/// The executables of the daemons of this name that ended a moment ago or are down.
+pub(crate) fn ended<'a>(world: &'a World, comm: &str) -> impl Iterator<Item = &'a str> {
+    let ended = world.processes.ended_daemons().map(|(_, row)| row);
+    let ended = ended.filter(move |row| row.comm == comm && is_of_node(world, row));
+    let down = down(world).filter(move |it| it.comm == comm).map(|it| it.path.as_str());
+    ended.map(|row| row.program.filename.as_str()).chain(down)
+}
+
 /// The node's own daemons that run now and have one of these names.
 pub(crate) fn named(world: &World, is_named: impl Fn(&str) -> bool) -> impl Iterator<Item = &Process> {
     world.processes.daemons().filter(move |row| is_named(&row.comm) && is_of_node(world, row))
