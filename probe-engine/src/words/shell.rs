@@ -136,9 +136,9 @@ pub(crate) fn sandboxes_in_journal() -> String {
 }
 
 /// Returns the commands that show why a runtime or a kubelet did not start, and start it. `daemon`: the name
-/// of its program.
+/// of its program, `start`: when to start it.
 #[must_use]
-pub(crate) fn unit_commands(daemon: &str) -> Vec<String> {
+pub(crate) fn unit_commands(daemon: &str, start: &str) -> Vec<String> {
     let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
     let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
     let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();
@@ -149,7 +149,7 @@ pub(crate) fn unit_commands(daemon: &str) -> Vec<String> {
     vec![
         "# What it said last, and what became of it:".to_owned(),
         format!("journalctl -u {unit} -n 50 --no-pager"),
-        "# Once that is repaired, start it: systemd may have given up.".to_owned(),
+        format!("# {start}"),
         format!("systemctl reset-failed {unit}; systemctl restart {unit}"),
     ]
 }

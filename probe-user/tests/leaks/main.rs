@@ -34,6 +34,14 @@ fn run(root: &Path, more: &[&str]) -> Output {
     command.output().expect("the program was built")
 }
 
+/// Runs it, which ends with this exit code. Returns what it prints.
+fn run_to(code: i32, root: &Path, more: &[&str]) -> String {
+    let output = run(root, more);
+    let said = text(&output.stdout).to_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}{}", text(&output.stderr));
+    said
+}
+
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("text")
 }
@@ -128,16 +136,14 @@ fn a_record_that_is_empty_or_cut_off_is_leaked_and_is_freed() {
     record_of(root.path(), "10.88.0.8", &id(2)[..40], OLD);
     // Its plugin is about to write it.
     record_of(root.path(), "10.88.0.9", "", Duration::ZERO);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &[]);
     let row = |row: &&str| row.starts_with("confirmed") && row.contains("ownerless_reservation");
     let rows: Vec<&str> = said.lines().filter(row).collect();
     assert_eq!(rows.len(), 2, "{said}");
     assert!(rows[0].contains("10.88.0.7") && rows[1].contains("10.88.0.8"), "{said}");
     assert!(said.contains("podnet   10.88.0.0/16  65533  2     0           2       65529"), "{said}");
 
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let script = run_to(1, root.path(), &["--repair-script"]);
     let store = root.path().join(STORE);
     // The script is for the node whose disk this is.
     let script = script.replace(&format!("'/{STORE}'"), &format!("'{}'", store.display()));
@@ -211,7 +217,7 @@ podnet   10.88.0.6  a person, in words: not judged                 AGE  /var/lib
 
     // A leak beside them is freed alone.
     record(root.path(), "10.88.0.3", 2, OLD);
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let script = run_to(1, root.path(), &["--repair-script"]);
     let calls: Vec<&str> = script.lines().filter(|line| line.starts_with("try ")).collect();
     assert_eq!(calls, [format!("try release '/{STORE}' 10.88.0.3 {}", id(2))]);
 }
@@ -351,9 +357,7 @@ fn a_declared_store_is_looked_at_too() {
     write(root.path(), "var/lib/own/10.9.0.7", &id(5));
     let file = File::options().write(true).open(root.path().join("var/lib/own/10.9.0.7")).expect("a file");
     file.set_modified(SystemTime::now() - OLD).expect("a time");
-    let output = run(root.path(), &["--ipam-store", "/var/lib/own:blue"]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &["--ipam-store", "/var/lib/own:blue"]);
     assert!(
         said.contains("10.9.0.7") && said.contains("the plugin's own") && !said.contains("rm "),
         "{said}"

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::{
     OLD, SANDBOXES, id,
     ipamd::{self, Answer, PodNetwork, Records},
-    run, text, touch, write,
+    run, run_to, text, touch, write,
 };
 
 /// A node's disk without host-local's folder, with this configuration of CNI; the runtime knows sandbox 1.
@@ -36,9 +36,7 @@ fn antrea_s_folder_is_read_once_by_whatever_name() {
         // Who declared it before it was known need not change that.
         let declared = format!("--ipam-store=/{place}/networks/antrea");
         for more in [&[][..], &[declared.as_str()]] {
-            let output = run(root.path(), more);
-            let said = text(&output.stdout);
-            assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+            let said = run_to(1, root.path(), more);
             let row = "antrea   ?      ?     1     0           1       ?     host-local /var/run/antrea/cni/networks/antrea";
             assert_eq!(said.lines().filter(|line| *line == row).count(), 1, "{said}");
             let stores = said.lines().filter(|line| line.contains(" ?     host-local /"));
@@ -59,9 +57,7 @@ fn gke_s_dataplane_v2_has_host_local_s_store() {
         let path = format!("var/lib/cni/networks/gke-pod-network/{address}");
         touch(root.path(), &path, &format!("{}\r\neth0", id(n)), OLD);
     }
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &[]);
     let row = "gke-pod-network  10.4.1.0/24  253   1     0           1       251   host-local /var/lib/cni/networks/gke-pod-network";
     assert!(said.contains(row), "{said}");
 }
@@ -86,21 +82,17 @@ fn a_sandbox_that_azure_cns_keeps_is_leaked_and_a_queued_release_is_told_as_such
     let root = disk_of(AZURE);
     symlink("/run", root.path().join("var/run")).expect("a link");
     touch(root.path(), ENDPOINTS, &endpoints(&[1]), OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    let said = run_to(0, root.path(), &[]);
     assert!(said.contains("azure    ?      ?     1     0           0       ?     azure-cns /var/run/azure-cns/azure-endpoints.json"), "{said}");
 
     touch(root.path(), ENDPOINTS, &endpoints(&[1, 2, 3]), OLD);
     touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &[]);
     let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("confirmed")).collect();
     assert!(rows.len() == 2 && rows[0].contains("10.7.0.2  stale_record    shop/cart-2"), "{said}");
     assert!(rows[1].contains("10.7.0.3  release_queued  shop/cart-3"), "{said}");
 
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let script = run_to(1, root.path(), &["--repair-script"]);
     let call = format!("try del_again {} 10.7.0.2 'eth0' 'shop' 'cart-2'", id(2));
     assert!(script.lines().any(|line| line == call), "{script}");
     assert!(!script.contains("del_again 0") || !script.contains("10.7.0.3"), "{script}");
@@ -109,8 +101,7 @@ fn a_sandbox_that_azure_cns_keeps_is_leaked_and_a_queued_release_is_told_as_such
     // The queue is not late yet.
     touch(root.path(), &format!("run/azure-vnet/deleteIDs/{}", id(3)), "00000000-eth0", Duration::ZERO);
     touch(root.path(), ENDPOINTS, &endpoints(&[1, 3]), OLD);
-    let output = run(root.path(), &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    run_to(0, root.path(), &[]);
 }
 
 #[test]
@@ -147,9 +138,7 @@ fn a_sandbox_whose_endpoint_cilium_keeps_is_leaked_and_a_queued_release_is_told_
     touch(root.path(), "run/cilium/state/9/ep_config.json", host, OLD);
     touch(root.path(), "run/cilium/state/8_stale/ep_config.json", &endpoint(8, false), OLD);
     write_endpoint(1, OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
+    let said = run_to(0, root.path(), &[]);
     let row = "cilium   ?      ?     1     0           0       ?     cilium /var/run/cilium/state";
     assert!(said.lines().any(|line| line == row), "{said}");
 
@@ -160,15 +149,13 @@ fn a_sandbox_whose_endpoint_cilium_keeps_is_leaked_and_a_queued_release_is_told_
     let queued = format!(r#"{{"container-id":"{}"}}"#, id(3));
     touch(root.path(), "run/cilium/deleteQueue/0a.delete", &queued, OLD);
     touch(root.path(), "run/cilium/deleteQueue/lockfile", "", OLD);
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &[]);
     let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("confirmed")).collect();
     assert!(rows.len() == 2 && rows[0].contains("10.8.0.2  stale_record    shop/cart-2"), "{said}");
     assert!(rows[1].contains("10.8.0.3  release_queued  shop/cart-3"), "{said}");
     assert!(!said.contains("10.8.0.8"), "{said}");
 
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let script = run_to(1, root.path(), &["--repair-script"]);
     let call = format!("-- cilium-dbg endpoint disconnect 'cni-attachment-id:{}:eth0'", id(2));
     let calls: Vec<&str> = script.lines().filter(|line| line.contains("cilium-dbg endpoint")).collect();
     assert!(calls.len() == 1 && calls[0].starts_with("# kubectl ") && calls[0].ends_with(&call), "{script}");
@@ -181,7 +168,7 @@ fn a_sandbox_whose_endpoint_cilium_keeps_is_leaked_and_a_queued_release_is_told_
     for n in [2, 3, 4] {
         fs::remove_dir_all(root.path().join(format!("run/cilium/state/{n}"))).expect("a folder");
     }
-    assert_eq!(run(root.path(), &[]).status.code(), Some(0));
+    run_to(0, root.path(), &[]);
 }
 
 /// The other plugin has the addresses, and only its store can tell a leak.
@@ -239,9 +226,7 @@ fn a_sandbox_that_ucloud_s_ipamd_has_on_record_is_leaked_and_a_static_address_is
         ],
     };
     ipamd::start(&root.path().join("run/cni-vpc-ipamd.sock"), Answer::Records(records));
-    let output = run(root.path(), &[]);
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    let said = run_to(1, root.path(), &[]);
     let row =
         "cni-vpc-uk8s  ?      ?     1     1           1       ?     ucloud-ipamd /run/cni-vpc-ipamd.sock";
     assert!(said.lines().any(|line| line == row), "{said}");
@@ -250,7 +235,7 @@ fn a_sandbox_that_ucloud_s_ipamd_has_on_record_is_leaked_and_a_static_address_is
     let kept = "cni-vpc-uk8s  10.5.0.10  shop/db-0, perhaps kept on purpose: not judged";
     assert!(said.contains(kept), "{said}");
 
-    let script = text(&run(root.path(), &["--repair-script"]).stdout).to_owned();
+    let script = run_to(1, root.path(), &["--repair-script"]);
     let call = format!("try del_again {} 10.5.0.9 'eth0' 'shop' 'cart-x2x9z'", id(2));
     assert!(script.lines().any(|line| line == call), "{script}");
     assert!(script.contains("ipamd must answer") && !script.contains("10.5.0.10"), "{script}");

@@ -8,8 +8,8 @@
 //! a signal without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that
 //! does not exist; missing runtime records while no sandbox is known, as on a node that only runs Docker's
 //! containers; a file of libcni's cache that could not be read once, since libcni may have been writing it; a
-//! kubelet or a runtime that restarts; a runtime that answers nothing (`runtime_unresponsive`); a node
-//! without pods of a kubelet.
+//! kubelet or a runtime that restarts; a runtime that answers nothing (`runtime_unresponsive`) or has ended
+//! (`daemon_failing`, if the node needs it); a node without pods of a kubelet.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{lookup, table::attachment::LATELY},
     model::{
-        fact::{List, Signal},
+        fact::{Answer, List, Signal},
         finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
         id::ContainerId,
         time::Timestamp,
@@ -144,8 +144,14 @@ pub(super) fn left_out_key() -> Key {
 fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let weaker =
         [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];
+    let is_listed = !ctx.world.lists.partial.contains_key(&List::Processes);
     for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers() && row.hang.is_none()) {
-        let ready = ctx.awake(row.answer_since) + READ;
+        let started_at = lookup::daemons::serving_since(ctx.world, &row.socket);
+        // It does not run, so it has no list. `daemon_failing` reports it if the node needs it.
+        if row.answer == Answer::Gone && started_at.is_none() && is_listed {
+            continue;
+        }
+        let ready = ctx.awake(started_at.map_or(row.answer_since, |at| at.max(row.answer_since))) + READ;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
         let spot = Blind::Cri { socket: row.socket.clone() };

@@ -326,12 +326,11 @@ impl Explain for DaemonFailing {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        let mut all = Vec::new();
         if self.down {
-            all.push("# Unless somebody stopped it for a reason, start it. Containers run on.".to_owned());
-            all.extend(unit_commands(&self.daemon));
-            return all;
+            let start = "Start it, unless somebody stopped it for a reason. Containers run on.";
+            return unit_commands(&self.daemon, start);
         }
+        let mut all = Vec::new();
         if !self.last_words().is_empty() {
             all.push("# Repair what the words name with which it ended.".to_owned());
         } else if let Some(unsaid) = &self.unsaid {
@@ -340,7 +339,8 @@ impl Explain for DaemonFailing {
         if let Some(pod) = &self.plugin_pod {
             all.extend(pod_commands(pod, &self.daemon, self.oom));
         } else {
-            all.extend(unit_commands(&self.daemon));
+            let start = "Once that is repaired, start it: systemd may have given up.";
+            all.extend(unit_commands(&self.daemon, start));
         }
         all
     }

@@ -234,6 +234,26 @@ fn a_runtime_whose_list_cannot_be_read_is_a_blind_spot() {
     }
 }
 
+#[test]
+fn a_runtime_that_has_ended_has_no_list_that_could_not_be_read() {
+    let mut story = running(EventStream::Open);
+    story.until(200 * SECOND).exit(DAEMON, class::CALLER, 0);
+    story.link(Answer::Gone, EventStream::Closed).until(510 * SECOND);
+    let (lines, engine) = story.judge(510 * SECOND);
+    assert!(!lines.contains("blind_spot/cri"), "{lines}");
+    let down = engine.findings().find(|it| it.key.as_str() == "daemon_failing/containerd").expect(&lines);
+    assert_eq!((down.stage, down.since), (Stage::Confirmed, ms(200 * SECOND)));
+
+    let again = Who::new(51_000, 1, "containerd");
+    story.exec(again, class::CALLER, "/usr/bin/containerd").until(518 * SECOND);
+    let mut quick = story.clone();
+    quick.link(Answer::Answers, EventStream::Open).states(&BOTH).until(540 * SECOND).moment();
+    assert!(!quick.judge(540 * SECOND).0.contains("blind_spot/cri"));
+    story.until(540 * SECOND).moment();
+    let lines = story.judge(540 * SECOND).0;
+    assert!(lines.contains("finding.confirmed blind_spot/cri/:run:containerd:containerd.sock"), "{lines}");
+}
+
 /// SIGSTOP of the runtime. It is asked again every 15 s, and a pod is to start meanwhile.
 fn stopped_runtime() -> Story {
     let mut story = running(EventStream::Open);

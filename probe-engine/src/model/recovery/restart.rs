@@ -104,6 +104,9 @@ pub struct Restart {
     pub daemon: Daemon,
     /// The name of its program.
     pub comm: String,
+    /// The path of the program that ended. Histories of older versions lack it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
     /// The program that ended and the one that runs since, each with its version if its file shows it.
     pub was: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -103,6 +103,7 @@ fn restarts() -> Restarts {
     let open = Restart {
         daemon: Daemon::Kubelet,
         comm: "kubelet".to_owned(),
+        path: "/usr/bin/kubelet".to_owned(),
         was: "kubelet 1.33".to_owned(),
         is: Some("kubelet 1.34".to_owned()),
         ran_since: Timestamp(1),

@@ -10,6 +10,8 @@ mod cilium;
 mod declared;
 mod directory;
 mod host_local;
+#[cfg(test)]
+mod reading;
 mod ucloud;
 
 pub use declared::Declared;
@@ -26,7 +28,7 @@ use crate::{
         fact::{Holder, List, Network, PodName},
         id::ContainerId,
     },
-    source::host::memo::Memo,
+    source::host::{ENTRIES, Entries, Entry, Folder, ReadError, memo::Memo},
 };
 use directory::Reserved;
 
@@ -138,6 +140,28 @@ pub(super) fn list<'a>(
         kind.report(given, memory, &mut list);
     }
     list
+}
+
+/// Opens the folder in which a plugin queues releases. Returns it with its entries, `None` if it does not
+/// exist or cannot be read; then whether all its entries are known.
+fn open_queue(given: Given<'_>, list: &mut Listing<'_>, path: &str) -> (Option<(Folder, Vec<Entry>)>, bool) {
+    let folder = given.node.root.folder(path).and_then(|folder| Ok((folder.entries()?, folder)));
+    let (Entries { entries, not_utf8, left_out }, folder) = match folder {
+        Ok(read) => read,
+        Err(ReadError::Absent) => return (None, true),
+        Err(why) => {
+            list.skip(path, why);
+            return (None, false);
+        }
+    };
+    let is_whole = left_out == 0;
+    if !is_whole {
+        list.skip(path, ReadError::TooMany(ENTRIES));
+    }
+    for name in not_utf8 {
+        list.set_aside(folder.path().join(name), ReadError::NotUtf8);
+    }
+    (Some((folder, entries)), is_whole)
 }
 
 /// Returns the holder of an address; `None` if the container id or the interface name is not valid.

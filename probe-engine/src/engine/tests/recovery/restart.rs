@@ -110,6 +110,17 @@ fn a_quiet_restart_costs_the_time_until_the_runtime_answers() {
 }
 
 #[test]
+fn a_daemon_that_is_down_is_among_the_programs_of_its_finding() {
+    let mut story = booted(PreviousBoot::default());
+    App(1).up(&mut story, 20 * SECOND);
+    story.at(100 * SECOND).exit(DAEMON, class::CALLER, 0);
+    let (lines, engine) = story.judge(230 * SECOND);
+    let down = engine.findings().find(|it| it.key.as_str() == "daemon_failing/containerd").expect(&lines);
+    let programs: Vec<&str> = down.programs.iter().map(|it| it.path.as_str()).collect();
+    assert_eq!(programs, ["/usr/bin/containerd", "/usr/bin/kubelet"]);
+}
+
+#[test]
 fn a_restart_in_a_burst_shows_which_starts_waited_and_for_how_long() {
     let mut story = booted(PreviousBoot::default());
     App(1).up(&mut story, 20 * SECOND);

@@ -30,14 +30,23 @@ pub(crate) const RESIDENT: Duration = Duration::from_secs(10);
 /// The process that serves a runtime's socket, by its name. None: it is none of those that are known, or may
 /// be one of several.
 pub(crate) fn serving(world: &World, socket: &str) -> Option<change::Process> {
-    let runtime = at_socket(socket);
-    let mut all = named(world, |comm| match runtime {
-        Some(row) => comm == row.cri_server.unwrap_or(row.daemon),
-        None => is_runtime(comm),
-    });
+    let mut all = named(world, |comm| may_serve(comm, socket));
     let row = all.next()?;
     let is_only = all.next().is_none();
     is_only.then(|| change::Process { key: row.key, parent: row.parent, comm: row.comm.clone() })
+}
+
+/// Whether a program of this name can be the one that serves a runtime's socket.
+fn may_serve(comm: &str, socket: &str) -> bool {
+    match at_socket(socket) {
+        Some(row) => comm == row.cri_server.unwrap_or(row.daemon),
+        None => is_runtime(comm),
+    }
+}
+
+/// When the latest process started of those that may serve a runtime's socket.
+pub(crate) fn serving_since(world: &World, socket: &str) -> Option<Timestamp> {
+    latest(named(world, |comm| may_serve(comm, socket)))
 }
 
 /// Since when the daemons that clean up have all been running: the runtimes that are used and, where the node
@@ -154,6 +163,14 @@ pub(crate) fn down(world: &World) -> impl Iterator<Item = &Restart> {
         Daemon::Kubelet => !has_kubelet(world),
     });
     all.into_iter()
+}
+
+/// The executables of the daemons of this name that ended a moment ago or are down.
+pub(crate) fn ended<'a>(world: &'a World, comm: &str) -> impl Iterator<Item = &'a str> {
+    let ended = world.processes.ended_daemons().map(|(_, row)| row);
+    let ended = ended.filter(move |row| row.comm == comm && is_of_node(world, row));
+    let down = down(world).filter(move |it| it.comm == comm).map(|it| it.path.as_str());
+    ended.map(|row| row.program.filename.as_str()).chain(down)
 }
 
 /// The node's own daemons that run now and have one of these names.

@@ -5,18 +5,20 @@ use std::collections::BTreeSet;
 use super::daemons;
 use crate::{
     engine::world::World,
-    model::{change::Finding, fact::ProgramFound, id::ContainerId},
+    model::{change::Finding, fact::ProgramFound, finding::Kind, id::ContainerId},
 };
 
-/// The executables that took part in what a finding is about: the plugins of its sandboxes, the runtime and
-/// the kubelet.
+/// The executables that took part in what a finding is about: the plugins of its sandboxes, the runtime, the
+/// kubelet, and a daemon that ended.
 pub(crate) fn paths_of<'a>(world: &'a World, finding: &Finding) -> BTreeSet<&'a str> {
     let all = finding.sandboxes.iter().flat_map(|id| world.attachments.of(id));
     let plugins = all.filter(|row| !row.is_loopback()).flat_map(|row| &row.plugins);
     let plugins = plugins.map(|plugin| plugin.path.as_str());
     let daemons =
         daemons::runtimes(world).chain(daemons::kubelets(world)).map(|row| row.program.filename.as_str());
-    plugins.chain(daemons).filter(|path| path.starts_with('/')).collect()
+    let failing = if let Kind::DaemonFailing(it) = &finding.kind { Some(&it.daemon) } else { None };
+    let ended = failing.into_iter().flat_map(|comm| daemons::ended(world, comm));
+    plugins.chain(daemons).chain(ended).filter(|path| path.starts_with('/')).collect()
 }
 
 /// The known versions of these executables.

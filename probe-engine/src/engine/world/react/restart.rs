@@ -118,6 +118,7 @@ fn begin_restart(world: &mut World, row: &Process, at: Timestamp, ended: Option<
     let mut restart = Restart {
         daemon,
         comm: row.comm.clone(),
+        path: row.program.filename.clone(),
         was: world.records.with_version(row),
         ran_since: Timestamp(row.key.start),
         noticed_at: at,

@@ -12,7 +12,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{super::Listing, Given, Kind, Memory, RUN, holder, pod};
+use super::{super::Listing, Given, Kind, Memory, RUN, holder, open_queue, pod};
 use crate::{
     model::{
         fact::{
@@ -21,7 +21,7 @@ use crate::{
         id::ContainerId,
         time::Timestamp,
     },
-    source::host::{ENTRIES, Entries, FILE, ReadError, memo::Memo},
+    source::host::{FILE, ReadError, memo::Memo},
 };
 
 /// The files that azure-vnet writes in place of a release while azure-cns does not answer: each is named by
@@ -189,20 +189,8 @@ fn find(
 /// Returns the containers whose release waits, and since when; then whether all of them were read.
 fn read_queue(given: Given<'_>, list: &mut Listing<'_>, run: &str) -> (BTreeMap<ContainerId, i64>, bool) {
     let mut queue = BTreeMap::new();
-    let path = format!("{run}/{QUEUE}");
-    let folder = given.node.root.folder(&path).and_then(|folder| Ok((folder.entries()?, folder)));
-    let (Entries { entries, not_utf8, left_out }, folder) = match folder {
-        Ok(read) => read,
-        Err(ReadError::Absent) => return (queue, true),
-        Err(why) => {
-            list.skip(path, why);
-            return (queue, false);
-        }
-    };
-    let mut is_whole = left_out == 0;
-    if !is_whole {
-        list.skip(&path, ReadError::TooMany(ENTRIES));
-    }
+    let (folder, mut is_whole) = open_queue(given, list, &format!("{run}/{QUEUE}"));
+    let Some((folder, entries)) = folder else { return (queue, is_whole) };
     for entry in entries {
         let Some(id) = ContainerId::parse(&entry.name) else {
             list.set_aside(folder.path().join(&entry.name), ReadError::Malformed);
@@ -217,9 +205,6 @@ fn read_queue(given: Given<'_>, list: &mut Listing<'_>, run: &str) -> (BTreeMap<
                 is_whole = false;
             }
         }
-    }
-    for name in not_utf8 {
-        list.set_aside(folder.path().join(name), ReadError::NotUtf8);
     }
     (queue, is_whole)
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use super::{
     super::{Listing, network::Configured},
-    Given, Kind, Memory, RUN, holder, pod,
+    Given, Kind, Memory, RUN, holder, open_queue, pod,
 };
 use crate::{
     model::{
@@ -189,20 +189,8 @@ fn read_queue(
     run: &str,
 ) -> (BTreeMap<ContainerId, i64>, bool) {
     let mut queue = BTreeMap::new();
-    let path = format!("{run}/{QUEUE}");
-    let folder = given.node.root.folder(&path).and_then(|folder| Ok((folder.entries()?, folder)));
-    let (Entries { entries, not_utf8, left_out }, folder) = match folder {
-        Ok(read) => read,
-        Err(ReadError::Absent) => return (queue, true),
-        Err(why) => {
-            list.skip(path, why);
-            return (queue, false);
-        }
-    };
-    let mut is_whole = left_out == 0;
-    if !is_whole {
-        list.skip(&path, ReadError::TooMany(ENTRIES));
-    }
+    let (folder, mut is_whole) = open_queue(given, list, &format!("{run}/{QUEUE}"));
+    let Some((folder, entries)) = folder else { return (queue, is_whole) };
     let mut files = memory.queue.of(&folder);
     for entry in entries.iter().filter(|entry| entry.name.ends_with(QUEUED)) {
         let read = files.read(&entry.name, MAX_RELEASE, |bytes, written| {
@@ -219,9 +207,6 @@ fn read_queue(
                 is_whole = false;
             }
         }
-    }
-    for name in not_utf8 {
-        list.set_aside(folder.path().join(name), ReadError::NotUtf8);
     }
     (queue, is_whole)
 }

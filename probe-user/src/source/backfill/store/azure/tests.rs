@@ -1,23 +1,18 @@
 //! The state files of Azure CNI, in the forms that its sources show.
 
-use std::{
-    fs::{self, File as StdFile},
-    path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
 use super::{
-    Azure, Fact, Given, Kind as _, Listing, Memory, Network, Reservation, ReservationState, StoreKind,
-    StoreRead, endpoints, ipam, vnet,
+    super::reading::{id, read_with, told, write},
+    Azure, Memory, Network, StoreKind, StoreRead, endpoints, ipam, vnet,
 };
 use crate::{
-    model::{fact::List, time::Timestamp},
+    model::fact::List,
     source::{
-        backfill::{Node, network::Configured},
-        host::{HostRoot, ReadError, skipped::Skipped},
-        node::cgroup::Hierarchy,
+        backfill::network::Configured,
+        host::{ReadError, skipped::Skipped},
     },
 };
 
@@ -25,10 +20,6 @@ const ENDPOINTS: &str = "var/run/azure-cns/azure-endpoints.json";
 const VNET: &str = "var/run/azure-vnet.json";
 const IPAM: &str = "var/run/azure-vnet-ipam.json";
 const QUEUE: &str = "var/run/azure-vnet/deleteIDs";
-
-fn id(digit: char) -> String {
-    digit.to_string().repeat(64)
-}
 
 /// A file of azure-cns: containers with their addresses.
 fn cns(all: &[(&str, &str)]) -> String {
@@ -50,15 +41,6 @@ fn vnet_of(container: &str, address: &str) -> String {
     )
 }
 
-/// Writes a file whose time is this many seconds after the epoch.
-fn write(root: &Path, path: &str, text: &str, at: u64) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
-    fs::write(&path, text).expect("a file");
-    let file = StdFile::options().write(true).open(path).expect("a file");
-    file.set_modified(UNIX_EPOCH + Duration::from_secs(at)).expect("a time");
-}
-
 /// A configured network, with this plugin and the one that gives out addresses.
 fn network(plugin: &str, ipam: Option<&str>) -> Configured {
     let network = Network {
@@ -73,49 +55,7 @@ fn network(plugin: &str, ipam: Option<&str>) -> Configured {
 
 /// Reads the store of a node whose network is that of pods by azure-cns, and that was booted at the epoch.
 fn read(root: &Path, memory: &mut Memory) -> (Option<StoreRead>, Skipped) {
-    read_with(root, memory, &[network("azure-vnet", Some("azure-cns"))], 0)
-}
-
-fn read_with(
-    root: &Path,
-    memory: &mut Memory,
-    networks: &[Configured],
-    boot_wall_ns: i64,
-) -> (Option<StoreRead>, Skipped) {
-    let host = HostRoot::open(root).expect("the root");
-    let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
-    let clock = || Timestamp(1_000_000_000_000);
-    let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns, stores: &[] };
-    let mut list = Listing::begin(List::Ipam, node);
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos();
-    memory.begin(i64::try_from(wall).expect("it fits"));
-    Azure.report(Given { node, daemons: &[], networks }, memory, &mut list);
-    let (told, skipped) = list.end();
-    let read = told.into_iter().find_map(|it| match it.fact {
-        Fact::StoreRead(read) => Some(read),
-        _ => None,
-    });
-    (read, skipped)
-}
-
-/// The address, the first letter of the container, the interface, the pod, the second of the allocation and
-/// the second at which its release was queued.
-fn told(read: &StoreRead) -> Vec<String> {
-    let second = |at: Timestamp| at.0 / 1_000_000_000;
-    let one = |it: &Reservation| {
-        let holder = it.holder.as_ref();
-        let holder = holder.map_or_else(
-            || "?".to_owned(),
-            |holder| format!("{:.1} {:?}", holder.container.as_str(), holder.ifname),
-        );
-        let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref()).unwrap_or("-");
-        let state = match it.state {
-            ReservationState::Held => String::new(),
-            ReservationState::Queued { since } => format!(" queued {}", second(since)),
-        };
-        format!("{} {holder} {pod} {}{state}", it.address, second(it.since))
-    };
-    read.reservations.iter().map(one).collect()
+    read_with(&Azure, root, memory, &[network("azure-vnet", Some("azure-cns"))], 0)
 }
 
 #[test]
@@ -142,7 +82,7 @@ fn each_file_says_which_sandbox_has_an_address() {
     );
     write(root.path(), IPAM, &text, 11);
     let (found, _) =
-        read_with(root.path(), &mut memory, &[network("azure-vnet", Some("azure-vnet-ipam"))], 0);
+        read_with(&Azure, root.path(), &mut memory, &[network("azure-vnet", Some("azure-vnet-ipam"))], 0);
     let found = found.expect("a store");
     assert_eq!(found.store.kind, StoreKind::AzureVnetIpam);
     assert_eq!(told(&found), ["10.7.0.8 b \"\" - 11", "10.7.0.11 ? - 11"]);
@@ -184,11 +124,11 @@ fn a_file_that_another_setup_left_does_not_count() {
         write(root.path(), ENDPOINTS, &self::cns(&[(&id('b'), "10.7.0.7")]), endpoints_at);
         write(root.path(), IPAM, blank, 30);
         let mut memory = Memory::default();
-        let (found, _) = read_with(root.path(), &mut memory, &networks, 0);
+        let (found, _) = read_with(&Azure, root.path(), &mut memory, &networks, 0);
         let found = found.map(|it| (it.store.kind, it.reservations.len()));
         assert_eq!(found, store, "{networks:?}");
         // The configuration is away while it is replaced.
-        let (found, _) = read_with(root.path(), &mut memory, &[], 0);
+        let (found, _) = read_with(&Azure, root.path(), &mut memory, &[], 0);
         assert_eq!(found.map(|it| (it.store.kind, it.reservations.len())), store, "{networks:?}");
     }
     // azure-cns makes the other file blank when it starts.
@@ -207,12 +147,12 @@ fn what_is_known_stays_when_the_clock_is_set() {
     let networks = [network("azure-vnet", Some("azure-cns"))];
     let mut memory = Memory::default();
     write(root.path(), VNET, &vnet_of(&id('a'), "10.7.0.9"), 10);
-    read_with(root.path(), &mut memory, &networks, 0);
+    read_with(&Azure, root.path(), &mut memory, &networks, 0);
     write(root.path(), &format!("{QUEUE}/{}", id('a')), "aaaaaaaa-eth0", 50);
     // The clock is set forward by an hour, and azure-vnet drops the endpoint.
     write(root.path(), VNET, r#"{"Network":{"ExternalInterfaces":null}}"#, 3660);
     memory.clock_set();
-    let (found, _) = read_with(root.path(), &mut memory, &networks, 3_600_000_000_000);
+    let (found, _) = read_with(&Azure, root.path(), &mut memory, &networks, 3_600_000_000_000);
     let found = found.expect("a store");
     assert_eq!(
         (told(&found), found.complete),
@@ -358,7 +298,7 @@ fn tens_of_thousands_of_records_are_read() {
     let root = tempfile::tempdir().expect("a folder");
     write(root.path(), IPAM, &text, 10);
     let networks = [network("azure-vnet", Some("azure-vnet-ipam"))];
-    let (found, _) = read_with(root.path(), &mut Memory::default(), &networks, 0);
+    let (found, _) = read_with(&Azure, root.path(), &mut Memory::default(), &networks, 0);
     let found = found.expect("a store");
     assert_eq!((found.reservations.len(), found.complete), (65_000, true));
 }

@@ -1,35 +1,23 @@
 //! The files of Cilium's agent, in the forms that its sources show.
 
 use std::{
-    fs::{self, File as StdFile},
+    fs,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use proptest::prelude::*;
 
 use super::{
-    Cilium, Configured, Fact, Given, Kind as _, Listing, Memory, Reservation, ReservationState, StoreRead,
-    parse, released,
+    super::reading::{id, read_with, told, write},
+    Cilium, Configured, Memory, StoreRead, parse, released,
 };
 use crate::{
-    model::{
-        fact::{List, Network},
-        time::Timestamp,
-    },
-    source::{
-        backfill::Node,
-        host::{HostRoot, ReadError, skipped::Skipped},
-        node::cgroup::Hierarchy,
-    },
+    model::fact::{List, Network},
+    source::host::{ReadError, skipped::Skipped},
 };
 
 const STATE: &str = "var/run/cilium/state";
 const QUEUE: &str = "var/run/cilium/deleteQueue";
-
-fn id(digit: char) -> String {
-    digit.to_string().repeat(64)
-}
 
 fn endpoint(container: &str, address: &str, is_external: bool) -> String {
     let datapath = if is_external { r#"{"external-ipam":true}"# } else { "{}" };
@@ -40,59 +28,12 @@ fn endpoint(container: &str, address: &str, is_external: bool) -> String {
     )
 }
 
-/// Writes a file whose time is this many seconds after the epoch.
-fn write(root: &Path, path: &str, text: &str, at: u64) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().expect("a parent")).expect("folders");
-    fs::write(&path, text).expect("a file");
-    let file = StdFile::options().write(true).open(path).expect("a file");
-    file.set_modified(UNIX_EPOCH + Duration::from_secs(at)).expect("a time");
-}
-
 fn config(number: &str) -> String {
     format!("{STATE}/{number}/ep_config.json")
 }
 
 fn read(root: &Path, memory: &mut Memory) -> (Option<StoreRead>, Skipped) {
-    read_with(root, memory, &[])
-}
-
-/// Reads the store of a node that was booted at the epoch.
-fn read_with(root: &Path, memory: &mut Memory, networks: &[Configured]) -> (Option<StoreRead>, Skipped) {
-    let host = HostRoot::open(root).expect("the root");
-    let hierarchy = Hierarchy { id: 0, controllers: Vec::new(), mount: "/sys/fs/cgroup".to_owned() };
-    let clock = || Timestamp(1_000_000_000_000);
-    let node = Node { root: &host, hierarchy: &hierarchy, clock: &clock, boot_wall_ns: 0, stores: &[] };
-    let mut list = Listing::begin(List::Ipam, node);
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_nanos();
-    memory.begin(i64::try_from(wall).expect("it fits"));
-    Cilium.report(Given { node, daemons: &[], networks }, memory, &mut list);
-    let (told, skipped) = list.end();
-    let read = told.into_iter().find_map(|it| match it.fact {
-        Fact::StoreRead(read) => Some(read),
-        _ => None,
-    });
-    (read, skipped)
-}
-
-/// The address, the first letter of the container, the interface, the pod, the second of the allocation and
-/// the second at which its release was queued.
-fn told(read: &StoreRead) -> Vec<String> {
-    let second = |at: Timestamp| at.0 / 1_000_000_000;
-    let one = |it: &Reservation| {
-        let holder = it.holder.as_ref();
-        let holder = holder.map_or_else(
-            || "?".to_owned(),
-            |holder| format!("{:.1} {:?}", holder.container.as_str(), holder.ifname),
-        );
-        let pod = it.pod.as_ref().and_then(|pod| pod.name.as_deref()).unwrap_or("-");
-        let state = match it.state {
-            ReservationState::Held => String::new(),
-            ReservationState::Queued { since } => format!(" queued {}", second(since)),
-        };
-        format!("{} {holder} {pod} {}{state}", it.address, second(it.since))
-    };
-    read.reservations.iter().map(one).collect()
+    read_with(&Cilium, root, memory, &[], 0)
 }
 
 fn rows(root: &Path, memory: &mut Memory) -> Vec<String> {
@@ -205,7 +146,7 @@ fn network(plugins: &[&str], ipam: Option<&str>) -> Configured {
 fn where_another_plugin_gives_out_the_addresses_there_is_no_store_of_cilium() {
     let root = tempfile::tempdir().expect("a folder");
     let told_of = |networks: &[Configured]| {
-        let read = read_with(root.path(), &mut Memory::default(), networks).0;
+        let read = read_with(&Cilium, root.path(), &mut Memory::default(), networks, 0).0;
         read.map(|it| (it.store.network.clone(), told(&it).len()))
     };
     write(root.path(), &config("812"), &endpoint(&id('a'), "10.8.1.77", true), 10);
