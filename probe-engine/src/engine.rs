@@ -373,6 +373,7 @@ impl Engine {
             rings_read: *rings_read,
             looks: finding_tracker.looks(),
             watches: world.netns.watches,
+            unheard_until: world.netns.unheard_until,
             messages_asked: world.attachments.messages_asked(),
         };
         // Reserves enough room at once: a vector that grows holds its old rows beside the new ones.
@@ -494,6 +495,7 @@ impl Engine {
             rings_read,
             looks,
             watches,
+            unheard_until,
             messages_asked,
         } = state;
         (self.now, self.rings_read) = (now, rings_read);
@@ -506,6 +508,7 @@ impl Engine {
         world.outbox.expect_aside(aside);
         world.netns.next = next_life;
         world.netns.watches = watches;
+        world.netns.unheard_until = unheard_until;
         world.pods.next = next_pod;
         world.node = world::Node { host_netns, woke_at, began_at };
         world.lists.relisted_at = relisted_at;

@@ -257,8 +257,8 @@ impl Agent {
         }
         // The other sources answer refused questions by listing the node.
         for question in refused {
-            if let Question::Watch { netns, .. } = question {
-                let fact = Fact::NetnsUnwatched { netns };
+            if let Question::Watch { netns, by: _, unheard_since } = question {
+                let fact = Fact::NetnsUnwatched { netns, unheard_since };
                 let seen = Observation { at: clock::now(), origin: Origin::Agent, fact };
                 self.session.call(Call::Observe(seen))?;
             }

@@ -15,6 +15,7 @@ use probe_user::{
         change::Question,
         fact::{Fact, Loss, Observation, Task},
         id::{NetnsKey, TaskKey},
+        time::Timestamp,
     },
     source::{
         netlink::Netlink,
@@ -118,6 +119,21 @@ fn changes_hidden_by_an_overrun_are_found() -> Result<()> {
     Ok(())
 }
 
+/// The engine concludes from that how long nobody heard its addresses.
+#[test]
+fn a_namespace_that_is_over_before_it_is_watched_is_reported_with_the_time_of_the_request() -> Result<()> {
+    let mut source = Source::start()?;
+    let made = MountedNetns::create()?;
+    let netns = NetnsKey::new(made.inode(), 1);
+    made.end()?;
+    let unheard_since = Some(Timestamp(7));
+    source.questions.ask(Question::Watch { netns, by: Task::default(), unheard_since });
+    source.until("that it is not watched", |seen| {
+        seen.iter().any(|one| one.fact == Fact::NetnsUnwatched { netns, unheard_since })
+    })?;
+    source.finish().map(drop)
+}
+
 /// The source on its thread, and the observations that it has sent.
 struct Source {
     questions: QuestionSender,
@@ -153,7 +169,7 @@ impl Source {
         self.watched += 1;
         let netns = NetnsKey::new(inode, self.watched);
         let by = Task { key: TaskKey::new(pid, 0), tid: pid, ..Task::default() };
-        self.questions.ask(Question::Watch { netns, by });
+        self.questions.ask(Question::Watch { netns, by, unheard_since: None });
         Ok(netns)
     }
 

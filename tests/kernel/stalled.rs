@@ -1,5 +1,5 @@
-//! An agent that does not run for a while, in the middle of calls that a runtime makes one after the other.
-//! Each call ends well within the limit, and the agent is stopped for longer than that.
+//! An agent that does not run for a while: what it concludes from calls that a runtime makes meanwhile, one
+//! after the other, and whether it reports what it missed.
 
 use std::{
     process::Stdio,
@@ -13,7 +13,15 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use tests::{machine, stream::Stream};
+use tests::{
+    guard::{
+        address::{AddressGuard, Prefix},
+        netns::MountedNetns,
+    },
+    live::Shared,
+    machine,
+    stream::{Stream, is_unheard},
+};
 
 use crate::{
     cni::call::{Environment, Runtime},
@@ -59,6 +67,7 @@ impl Drop for Stop {
     }
 }
 
+/// Each call ends well within the limit, and the agent is stopped for longer than that.
 #[test]
 fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<()> {
     let limit = format!("{}s", (unit() * LIMIT).as_secs());
@@ -84,6 +93,35 @@ fn an_agent_that_is_stopped_finds_nothing_wrong_with_healthy_calls() -> Result<(
     }
     let made = received.named("cni.finished").count();
     ensure!(found.is_empty(), "of {made} calls: {found:?}");
+    Ok(())
+}
+
+/// Only netlink reports addresses on a kernel without fentry and kprobes, and only of namespaces that the
+/// agent has found. Elsewhere nothing is missed.
+#[test]
+fn an_agent_that_is_stopped_reports_a_gap_if_an_address_came_and_went_unheard() -> Result<()> {
+    let is_missed = Shared::start()?.needs_netlink();
+    let mut stream = Stream::start(&["watch"])?;
+    let stop = Stop::of(stream.pid())?;
+    let netns = MountedNetns::create()?;
+    let inode = netns.inode();
+    AddressGuard::add(&netns, "lo", &[Prefix { address: "192.0.2.9".parse()?, length: 32 }])?.end()?;
+    thread::sleep(unit() * CALL * 2);
+    netns.end()?;
+    drop(stop);
+    stream.until("the namespace's end", |event| {
+        event["event"] == "netns.destroyed" && event["netns"]["inode"] == inode
+    })?;
+    if is_missed {
+        stream.until("the gap", is_unheard)?;
+    }
+    let (received, _) = stream.end()?;
+    let gaps: Vec<_> = received.events.iter().filter(|event| is_unheard(event)).collect();
+    ensure!(gaps.len() == usize::from(is_missed), "{gaps:?}");
+    for gap in gaps {
+        let lasted = gap["gap"]["lasted_ns"].as_str().context("a gap of netlink has a length")?;
+        ensure!(Duration::from_nanos(lasted.parse()?) > unit() * CALL * 2, "{gap}");
+    }
     Ok(())
 }
 

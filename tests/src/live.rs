@@ -165,7 +165,7 @@ impl Live {
     /// the hooks see everything.
     pub fn watch(&self, netns: NetnsKey, by: &Task) {
         if let Some(netlink) = &self.netlink {
-            netlink.ask(Question::Watch { netns, by: by.clone() });
+            netlink.ask(Question::Watch { netns, by: by.clone(), unheard_since: None });
         }
     }
 

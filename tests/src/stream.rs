@@ -38,8 +38,8 @@ pub struct Stream {
     pub received: Received,
 }
 
-/// Whether this is the gap of netlink between two agents, where no hook sees what netlink reports. Everything
-/// else is reported.
+/// Whether this is a gap of netlink between two agents, or of an agent that was held up, where no hook sees
+/// what netlink reports. Everything else is reported.
 #[must_use]
 pub fn is_unheard(event: &Value) -> bool {
     let gap = &event["gap"];

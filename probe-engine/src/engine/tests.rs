@@ -11,6 +11,7 @@ mod cut_off;
 mod docs;
 mod duplicate;
 mod foreign;
+mod held_up;
 mod ledger;
 mod listing;
 mod named;

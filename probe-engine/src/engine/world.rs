@@ -134,6 +134,9 @@ pub struct EngineState {
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     #[serde(default)]
     pub watches: table::netns::watch::Budget,
+    /// Up to when it was reported that nobody heard netlink.
+    #[serde(default)]
+    pub unheard_until: Timestamp,
     /// When each plugin was last asked for its message about a command. The attachment that asked may be
     /// gone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -271,7 +271,14 @@ pub enum Question {
     /// if a DEL named a process that is not known.
     ProcessNetns { pid: u32 },
     /// Give this namespace an id in ours, so that netlink reports its end. Asked only if no hook reports it.
-    Watch { netns: NetnsKey, by: Task },
+    Watch {
+        netns: NetnsKey,
+        by: Task,
+        /// When the namespace was made, if this is the first request to watch it. Nobody hears its addresses
+        /// until it is watched.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unheard_since: Option<Timestamp>,
+    },
     /// List the node again: something was lost.
     Relist,
     /// Read the stores, libcni's cache and the runtimes' records again: a CNI operation is over, or a verdict

@@ -229,6 +229,9 @@ pub enum Fact {
     /// the namespace was found, or the kernel refused.
     NetnsUnwatched {
         netns: NetnsKey,
+        /// As in the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unheard_since: Option<Timestamp>,
     },
     /// How far the rings of the hooks were read.
     RingsRead(RingsRead),

@@ -48,6 +48,7 @@ use self::{
     client::KernelClient,
     outage::Outage,
     socket::{Listener, RequestSocket},
+    waiting::Asked,
     watch::Watch,
 };
 use crate::{
@@ -178,8 +179,8 @@ impl Netlink {
                     Some(question) => {
                         let others = iter::from_fn(|| questions.try_next());
                         for question in iter::once(question).chain(others) {
-                            if let Question::Watch { netns, by } = question {
-                                watch.ask(netns, by);
+                            if let Question::Watch { netns, by, unheard_since } = question {
+                                watch.ask(Asked { netns, by, unheard_since, is_over: false });
                             }
                         }
                         watch.refused(questions.refused());
@@ -314,8 +315,9 @@ mod tests {
         until(&mut batches, "that it is seen again", is_seen_by(Some(Mechanism::Netlink)));
         // It answers as before. No namespace can be found here.
         let netns = NetnsKey::new(1, 0);
-        assert_eq!(asker.ask(Question::Watch { netns, by: Task::default() }), None);
-        until(&mut batches, "what is not watched", |fact| *fact == Fact::NetnsUnwatched { netns });
+        assert_eq!(asker.ask(Question::Watch { netns, by: Task::default(), unheard_since: None }), None);
+        let unwatched = Fact::NetnsUnwatched { netns, unheard_since: None };
+        until(&mut batches, "what is not watched", |fact| *fact == unwatched);
         stopper.stop();
         source.join().expect("no panic");
     }

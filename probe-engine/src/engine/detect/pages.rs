@@ -209,7 +209,12 @@ fn pages() -> Vec<Page> {
         page!("stuck_stop", [grace, blind_spot::READ], []),
         page!(
             "teardown_out_of_order",
-            [teardown_out_of_order::SETTLE / EARLY, teardown_out_of_order::SETTLE, table::MEMORY],
+            [
+                teardown_out_of_order::SETTLE / EARLY,
+                teardown_out_of_order::SETTLE,
+                table::MEMORY,
+                reap::UNUSED
+            ],
             []
         ),
         page!("unverified_release", [table::GRACE, table::MEMORY, release::MEMORY], [balance::ACCOUNTS]),

@@ -184,6 +184,10 @@ fn behind() -> Story {
     story
 }
 
+fn unwatched(inode: u32) -> Fact {
+    Fact::NetnsUnwatched { netns: NetnsKey::new(inode, 0), unheard_since: None }
+}
+
 fn unnamed(inode: u32, cookie: u64) -> Fact {
     Fact::NetnsDropped { netns: NetnsKey::new(inode, cookie), by: Task::default() }
 }
@@ -238,7 +242,7 @@ fn of_what_a_container_makes_only_what_stays_is_watched() {
 fn what_netlink_could_not_watch_is_asked_for_again_each_time_later_and_not_for_ever() {
     let netns = NetnsKey::new(41, 0);
     let failed = |story: &mut Story| {
-        story.say(Origin::Netlink, Fact::NetnsUnwatched { netns });
+        story.say(Origin::Netlink, Fact::NetnsUnwatched { netns, unheard_since: None });
     };
     let asked = |story: &Story| {
         let told = story.clone().until(200_000).moment().run();
@@ -298,7 +302,7 @@ fn all_that_found_no_room_are_watched_in_the_end() {
     }
     for inode in pods {
         story.at(1000).say(Origin::Netlink, Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None });
-        story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(inode, 0) });
+        story.at(1000).say(Origin::Netlink, unwatched(inode));
     }
     let (_, engine) = story.judge(4000);
     assert!(engine.world.netns.values().all(|row| row.sandbox.is_some()), "each is a sandbox's");
@@ -318,7 +322,7 @@ fn a_watch_that_failed_is_tried_again_while_records_of_other_things_are_lost() {
             story.at(10).netns(DAEMON, 41, 0);
         }
         story.at(20).listed(found_at(41, "/run/netns/x"));
-        story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(41, 0) });
+        story.at(1000).say(Origin::Netlink, unwatched(41));
         for second in 0..10 {
             story.at(1050 + 1000 * second);
             match what {
@@ -335,7 +339,7 @@ fn a_watch_that_failed_is_tried_again_while_records_of_other_things_are_lost() {
 fn given_up(story: &mut Story, inode: u32) -> &mut Story {
     story.listed(found_at(inode, &format!("/run/netns/{inode}")));
     for _ in 0..6 {
-        story.say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(inode, 0) });
+        story.say(Origin::Netlink, unwatched(inode));
     }
     story
 }
@@ -347,7 +351,7 @@ fn a_failed_watch_is_not_tried_sooner_because_a_sandbox_has_the_namespace() {
     let mut story = behind();
     story.at(10).netns(DAEMON, 41, 0).listed(found_at(41, path)).cni(800, CONTAINERD, BRIDGE, "ADD", path);
     for at in [1000, 2100] {
-        story.until(at).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(41, 0) });
+        story.until(at).say(Origin::Netlink, unwatched(41));
     }
     story.at(2200).listed(found_at(41, path)).cni(801, CONTAINERD, "/usr/lib/cni/portmap", "ADD", path);
     let (_, engine) = story.judge(2200);
@@ -361,7 +365,7 @@ fn a_failed_watch_is_not_tried_sooner_because_a_sandbox_has_the_namespace() {
 fn while_any_record_may_be_lost_each_listing_that_finds_a_namespace_tries_its_watch_again() {
     let mut story = behind();
     story.at(10).netns(DAEMON, 41, 0).listed(found_at(41, "/run/netns/x"));
-    story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(41, 0) });
+    story.at(1000).say(Origin::Netlink, unwatched(41));
     for second in 1..10 {
         story.at(1000 * second + 50).lost();
         if second == 5 {
@@ -382,7 +386,7 @@ fn what_a_container_made_waits_for_a_listing_if_records_of_containers_were_lost(
     story.at(5).mkdir(20, &super::story::leaf('a'));
     story.at(10).netns(Who::new(902, 901, "sh").within(20, 40), 41, 0);
     story.at(20).listed(found_at(41, "/run/netns/x"));
-    story.at(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(41, 0) });
+    story.at(1000).say(Origin::Netlink, unwatched(41));
     story
         .at(1050)
         .say(Origin::Agent, Fact::Lost { what: Loss::BulkRing, count: 1, since: None })

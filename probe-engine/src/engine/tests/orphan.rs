@@ -164,7 +164,10 @@ fn one_that_ends_between_the_listing_and_its_watch_is_no_candidate() {
         daemons(story.at(1));
         story.at(10).on_record(&[]);
         netns(story.at(20), OTHER, &[PIN], true);
-        story.until(1000).say(Origin::Netlink, Fact::NetnsUnwatched { netns: NetnsKey::new(OTHER, 0) });
+        story.until(1000).say(
+            Origin::Netlink,
+            Fact::NetnsUnwatched { netns: NetnsKey::new(OTHER, 0), unheard_since: None },
+        );
         story.until(60_000).on_record(&[]);
         story.until(126_000).on_record(&[]).until(128_000).moment();
         story.list(List::Netns, true, |story| {

@@ -185,6 +185,24 @@ fn a_pause_whose_end_was_reported_already_was_killed_by_the_oom_killer() {
     }
 }
 
+/// A sandbox in which no container was seen may be the first of a series, so it is remembered for longer.
+#[test]
+fn a_pause_that_was_killed_is_reported_until_its_sandbox_is_forgotten() {
+    let pause = Who::new(693, 692, "pause").within(21, POD_NETNS);
+    let killer = Who::new(950, 1, "sh");
+    let mut story = Story::new();
+    story.at(5).container('a', Role::Sandbox, 'a', "").mkdir(21, &leaf('a'));
+    story.at(10).exec(pause, TOP, "/pause");
+    let kill = Signaled { target: pause.task(), signal: 9, code: 0, sender: killer.task() };
+    story.at(10_029).kernel(Fact::Signaled(kill)).exit(pause, TOP, 9).rmdir(21, &leaf('a'));
+    let closes = 10_030 + 25 * 60 * 1000;
+    let (_, engine) = story.until(closes + 60_000).judge(closes + 60_000);
+    let found = engine.findings().find(|it| matches!(it.kind, Kind::TeardownOutOfOrder(_)));
+    let closed_at = found.and_then(|it| it.closed_at).expect("it is closed");
+    // The tables are searched every ten seconds.
+    assert!(ms(closes) < closed_at && closed_at <= ms(closes + 11_000), "{closed_at:?}");
+}
+
 /// The kill does not concern the next process of that pid.
 #[test]
 fn a_pid_alone_is_not_the_next_process_of_that_pid() {

@@ -82,7 +82,9 @@ fn apply(world: &mut World, ctx: EventContext, fact: Fact) {
         Fact::RuntimeEvent(it) => world.beliefs.told(ctx, &it),
         Fact::Attached(it) => react::watch::attached(world, it),
         Fact::Lost { what, count, since } => react::loss::lost(world, ctx, what, count, since),
-        Fact::NetnsUnwatched { netns } => react::watch::unwatched(world, ctx.at, netns),
+        Fact::NetnsUnwatched { netns, unheard_since } => {
+            react::watch::unwatched(world, ctx, netns, unheard_since);
+        }
         Fact::AgentAway { since } => react::loss::unknown_since(world, ctx, Loss::NoAgent, since),
         Fact::AgentArrived => world.outbox.waits_since = ctx.at,
         Fact::AgentBegan { unheard_since } => react::agent::began(world, ctx, unheard_since),

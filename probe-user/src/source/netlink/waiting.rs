@@ -3,11 +3,14 @@
 //! **Invariant:** in the long run, searches take at most a tenth of the time. The namespace that has waited
 //! longest is searched for first.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
-use crate::model::{fact::Task, id::NetnsKey};
+use crate::model::{fact::Task, id::NetnsKey, time::Timestamp};
 
 /// How many namespaces are searched for, and held open, together.
 pub(super) const BATCH_SIZE: usize = 64;
@@ -19,9 +22,19 @@ const REST: u32 = 9;
 /// asks for during a search.
 const MAX_WAITING: usize = 16_384;
 
+/// A namespace that the engine wants watched.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) netns: NetnsKey,
+    pub(super) by: Task,
+    pub(super) unheard_since: Option<Timestamp>,
+    /// Another namespace has its inode by now.
+    pub(super) is_over: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Waiting {
-    asked: VecDeque<(NetnsKey, Task)>,
+    asked: VecDeque<Asked>,
     rested: Instant,
 }
 
@@ -33,10 +46,10 @@ impl Default for Waiting {
 
 impl Waiting {
     /// Adds a namespace; false if there is no room.
-    pub(super) fn add(&mut self, netns: NetnsKey, by: Task) -> bool {
+    pub(super) fn add(&mut self, asked: Asked) -> bool {
         let has_room = self.asked.len() < MAX_WAITING;
         if has_room {
-            self.asked.push_back((netns, by));
+            self.asked.push_back(asked);
         }
         has_room
     }
@@ -46,12 +59,13 @@ impl Waiting {
         (!self.asked.is_empty()).then_some(self.rested)
     }
 
-    /// Takes the namespaces to search for now. If two have the same inode, the earlier one has ended.
-    pub(super) fn take(&mut self) -> Vec<(NetnsKey, Task)> {
-        let mut taken: Vec<(NetnsKey, Task)> = Vec::new();
-        for (netns, by) in self.asked.drain(..self.asked.len().min(BATCH_SIZE)) {
-            taken.retain(|(other, _)| other.inode != netns.inode);
-            taken.push((netns, by));
+    /// Takes the namespaces to search for now, in their order. If two that wait have the same inode, the
+    /// earlier one has ended.
+    pub(super) fn take(&mut self) -> Vec<Asked> {
+        let mut taken: Vec<Asked> = self.asked.drain(..self.asked.len().min(BATCH_SIZE)).collect();
+        let mut later: BTreeSet<u32> = self.asked.iter().map(|it| it.netns.inode).collect();
+        for asked in taken.iter_mut().rev() {
+            asked.is_over = !later.insert(asked.netns.inode);
         }
         taken
     }
@@ -69,10 +83,16 @@ fn rest(took: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::{BATCH_SIZE, Duration, Instant, MAX_WAITING, NetnsKey, Task, Waiting, rest};
+    use super::{Asked, BATCH_SIZE, Duration, Instant, MAX_WAITING, NetnsKey, Task, Waiting, rest};
 
-    fn key(inode: usize, cookie: u64) -> NetnsKey {
-        NetnsKey::new(u32::try_from(inode).expect("few"), cookie)
+    fn asked(inode: usize, cookie: u64) -> Asked {
+        let netns = NetnsKey::new(u32::try_from(inode).expect("few"), cookie);
+        Asked { netns, by: Task::default(), unheard_since: None, is_over: false }
+    }
+
+    /// Returns the keys that are taken, and whether each is over.
+    fn taken(waiting: &mut Waiting) -> Vec<(NetnsKey, bool)> {
+        waiting.take().into_iter().map(|it| (it.netns, it.is_over)).collect()
     }
 
     #[test]
@@ -80,15 +100,14 @@ mod tests {
         let mut waiting = Waiting::default();
         assert_eq!(waiting.due(), None);
         for inode in 0..BATCH_SIZE {
-            assert!(waiting.add(key(inode, 1), Task::default()));
+            assert!(waiting.add(asked(inode, 1)));
         }
-        waiting.add(key(5, 2), Task::default());
+        assert!(waiting.add(asked(5, 2)));
         assert!(waiting.due().is_some_and(|due| due <= Instant::now()), "nothing was searched for lately");
-        let first: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
-        assert_eq!(first, (0..BATCH_SIZE).map(|inode| key(inode, 1)).collect::<Vec<_>>());
-        waiting.add(key(5, 3), Task::default());
-        let rest: Vec<_> = waiting.take().into_iter().map(|(netns, _)| netns).collect();
-        assert_eq!(rest, [key(5, 3)]);
+        let first = (0..BATCH_SIZE).map(|inode| (asked(inode, 1).netns, inode == 5)).collect::<Vec<_>>();
+        assert_eq!(taken(&mut waiting), first);
+        assert!(waiting.add(asked(5, 3)));
+        assert_eq!(taken(&mut waiting), [(asked(5, 2).netns, true), (asked(5, 3).netns, false)]);
         assert!(waiting.take().is_empty() && waiting.due().is_none());
     }
 
@@ -98,14 +117,14 @@ mod tests {
         let mut waiting = Waiting::default();
         let begun = Instant::now();
         waiting.searched(begun);
-        waiting.add(key(1, 0), Task::default());
+        assert!(waiting.add(asked(1, 0)));
         assert!(waiting.due().is_some_and(|due| due >= begun));
     }
 
     #[test]
     fn so_many_wait_at_most() {
         let mut waiting = Waiting::default();
-        let taken = (0..2 * MAX_WAITING).filter(|inode| waiting.add(key(*inode, 0), Task::default())).count();
-        assert_eq!(taken, MAX_WAITING);
+        let added = (0..2 * MAX_WAITING).filter(|inode| waiting.add(asked(*inode, 0))).count();
+        assert_eq!(added, MAX_WAITING);
     }
 }

@@ -11,7 +11,7 @@ use super::{
     namespace::Search,
     nsid_table::{Gone, NsidTable, Watched, WatchedNetns},
     socket::{Listener, Received},
-    waiting::{BATCH_SIZE, Waiting},
+    waiting::{Asked, BATCH_SIZE, Waiting},
     wire::{
         Nsid,
         answer::{self, Body, messages},
@@ -90,10 +90,12 @@ impl Watch {
     }
 
     /// Adds a namespace to watch. The next search finds it.
-    pub(super) fn ask(&mut self, netns: NetnsKey, by: Task) {
-        if !self.waiting.add(netns, by) {
+    pub(super) fn ask(&mut self, asked: Asked) {
+        let netns = asked.netns;
+        let unheard_since = asked.unheard_since;
+        if !self.waiting.add(asked) {
             self.lost(clock::now(), Loss::NetlinkSocket);
-            self.unwatched(netns);
+            self.unwatched(netns, unheard_since);
         }
     }
 
@@ -154,20 +156,21 @@ impl Watch {
     pub(super) fn search(&mut self, listener: &mut Listener) {
         let begun = Instant::now();
         let asked = self.waiting.take();
-        let wanted = asked.iter().map(|(netns, by)| (netns.inode, by));
+        let wanted = asked.iter().filter(|it| !it.is_over).map(|it| (it.netns.inode, &it.by));
         let found = self.search.open_all(wanted).unwrap_or_else(|error| {
             warn!(%error, "cannot search for namespaces to watch");
             BTreeMap::new()
         });
-        for (netns, by) in asked {
-            let Some(open) = found.get(&netns.inode) else {
+        for Asked { netns, by, unheard_since, is_over } in asked {
+            let open = if is_over { None } else { found.get(&netns.inode) };
+            let Some(open) = open else {
                 debug!(inode = netns.inode, "namespace to watch not found");
-                self.unwatched(netns);
+                self.unwatched(netns, unheard_since);
                 continue;
             };
             if let Err(error) = self.begin(listener, netns, by, open) {
                 warn!(inode = netns.inode, %error, "namespace cannot be watched");
-                self.unwatched(netns);
+                self.unwatched(netns, unheard_since);
             }
         }
         self.waiting.searched(begun);
@@ -337,8 +340,8 @@ impl Watch {
     }
 
     /// Reports that a namespace is not watched, although the engine asked for it.
-    fn unwatched(&mut self, netns: NetnsKey) {
-        let fact = Fact::NetnsUnwatched { netns };
+    fn unwatched(&mut self, netns: NetnsKey, unheard_since: Option<Timestamp>) {
+        let fact = Fact::NetnsUnwatched { netns, unheard_since };
         self.out.push(Observation { at: clock::now(), origin: Origin::Netlink, fact });
     }
 

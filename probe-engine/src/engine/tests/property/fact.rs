@@ -254,7 +254,9 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
     ];
     let notified = prop_oneof![
         netns().prop_map(|netns| Fact::NetnsDropped { netns, by: Task::default() }),
-        netns().prop_map(|netns| Fact::NetnsUnwatched { netns }),
+        (netns(), any::<bool>()).prop_map(|(netns, is_first)| {
+            Fact::NetnsUnwatched { netns, unheard_since: is_first.then_some(Timestamp(1)) }
+        }),
         (40_u32..43).prop_map(|inode| {
             Fact::AddressAdded(address(Who::new(0, 0, ""), inode, "10.0.0.1/24", "eth0"))
         }),

@@ -13,7 +13,7 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::Container { id }) => format!("? container {}", &id.as_str()[..1]),
         Output::Question(Question::Pod { uid }) => format!("? pod {}", &uid.as_str()[..8]),
         Output::Question(Question::Expected { uid }) => format!("? expected {}", &uid.as_str()[..8]),
-        Output::Question(Question::Watch { netns, by }) => {
+        Output::Question(Question::Watch { netns, by, unheard_since: _ }) => {
             format!("? watch {} {}", netns.inode, by.comm).trim_end().to_owned()
         }
         Output::Question(Question::Relist) => "? relist".to_owned(),

@@ -1,16 +1,21 @@
-//! What may be out of date after a loss, and when the node is listed again.
+//! What may be out of date after a loss, what nobody heard, and when the node is listed again.
 
 use std::{mem, time::Duration};
 
 use crate::{
     engine::{
+        queued_change::{Subject, Wait},
         timer,
         world::{
-            World,
+            EventContext, World,
             table::list::{Doubt, HEALING, QUIET},
         },
     },
-    model::{change::Question, fact::List, time::Timestamp},
+    model::{
+        change::{ChangeKind, Question},
+        fact::{List, Loss},
+        time::Timestamp,
+    },
 };
 
 /// A verdict can wait. Listings for verdicts are at least this far apart.
@@ -25,6 +30,14 @@ const GATHER: Duration = Duration::from_secs(1);
 pub(crate) fn netlink_missed(world: &mut World, at: Timestamp) {
     world.lists.out_of_date(at, &OF_NETLINK);
     check(world, at);
+}
+
+/// Reports that nobody heard netlink from `since` until now.
+pub(crate) fn unheard(world: &mut World, ctx: EventContext, since: Timestamp) {
+    let lasted = Some(ctx.at.since(since));
+    let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
+    world.report(ctx, Subject::default(), Wait::Nothing, gap);
+    world.netns.unheard_until = ctx.at;
 }
 
 /// Puts everything in doubt, because any record of this time may be missing.

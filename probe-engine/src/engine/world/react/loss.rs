@@ -80,9 +80,7 @@ pub(crate) fn unknown_since(world: &mut World, ctx: EventContext, what: Loss, si
 /// Notes that no agent heard netlink from `since` until now, while hooks saw the rest. A new agent lists the
 /// node without being asked.
 pub(crate) fn netlink_unheard(world: &mut World, ctx: EventContext, since: Timestamp) {
-    let lasted = Some(ctx.at.since(since));
-    let gap = ChangeKind::Gap { what: Loss::NetlinkSocket, count: 0, lasted };
-    world.report(ctx, Subject::default(), Wait::Nothing, gap);
+    gap::unheard(world, ctx, since);
     world.lists.out_of_date(ctx.at, &OF_NETLINK);
     world.lists.gaps.insert((Doubt::Unheard, List::Netns), ctx.at);
     gap::relist_begun(world, ctx.at);

@@ -19,7 +19,7 @@ use crate::{
     },
     model::{
         change::{ChangeKind, Process},
-        fact::{Origin, Signal, Task},
+        fact::{Origin, Task},
         id::NetnsKey,
         time::Timestamp,
     },
@@ -98,8 +98,7 @@ fn unnamed(world: &mut World, ctx: EventContext, found: Option<u64>) {
 /// of its addresses, and its sandbox.
 pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Option<Process>) {
     // A namespace loses its id in the agent's own namespace before its addresses are removed.
-    let by_netlink =
-        [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| world.coverage.is_by_netlink(*signal));
+    let by_netlink = world.coverage.hears_addresses();
     let Some(row) = world.netns.rows.get_mut(&life) else { return };
     let Some(dropped) = row.state.step(Step::Drop, ctx.at) else { return };
     row.state = dropped;

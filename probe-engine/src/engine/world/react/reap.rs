@@ -49,7 +49,7 @@ const PROCESSES: usize = 65_536;
 
 /// How long a stopped sandbox without containers is remembered. If three such sandboxes were made within the
 /// window, the first is needed as long as the last.
-const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WINDOW);
+pub(crate) const UNUSED: Duration = Duration::from_secs(15 * 60).saturating_add(rebuild::WINDOW);
 
 /// How long the evidence of a stopped sandbox is kept if no record holds an address for it.
 const SETTLED: Duration = Duration::from_secs(3 * 60);

@@ -17,10 +17,11 @@ use crate::{
     engine::{
         timer,
         world::{
-            World, lookup,
+            EventContext, World, lookup,
             table::netns::{
                 Netns,
-                watch::{Failed, SETTLED},
+                rows::same,
+                watch::{Failed, LATE, SETTLED},
             },
         },
     },
@@ -52,8 +53,9 @@ pub(crate) fn soon(world: &mut World, at: Timestamp, life: u64) {
     let Some(row) = world.netns.get(life).filter(|row| lookup::netns::is_wanted(world)(row)) else { return };
     let is_known = row.found_at.is_some() || !world.cgroups.is_in_container(row.creator.cgroup);
     let is_promptly = row.watch_failed.map_or(is_known, |failed| failed.is_due(at));
+    let unheard_since = row.unheard_since();
     if is_promptly && world.netns.watches.take(at) {
-        watch(world, life);
+        watch(world, life, unheard_since);
     } else {
         world.timers.arm_earlier(timer::Name::Watch, at + SETTLED);
     }
@@ -61,22 +63,24 @@ pub(crate) fn soon(world: &mut World, at: Timestamp, life: u64) {
 
 /// Asks for the watch of a namespace that turned out to belong to a sandbox, so it need not wait.
 pub(crate) fn claimed(world: &mut World, at: Timestamp, life: u64) {
-    if world.netns.get(life).is_some_and(|row| {
-        lookup::netns::is_wanted(world)(row) && row.watch_failed.is_none_or(|failed| failed.is_due(at))
-    }) {
-        watch(world, life);
+    let Some(row) = world.netns.get(life).filter(|row| lookup::netns::is_wanted(world)(row)) else { return };
+    let unheard_since = row.unheard_since();
+    if row.watch_failed.is_none_or(|failed| failed.is_due(at)) {
+        watch(world, life, unheard_since);
     }
 }
 
 /// Watches all known namespaces: the hooks are attached after the first ones may have become known.
 fn all(world: &mut World) {
     for life in lookup::netns::unwatched(world).collect::<Vec<_>>() {
-        watch(world, life);
+        watch(world, life, None);
     }
 }
 
 /// Asks for all watches again: a new agent's netlink socket watches nothing yet.
 pub(crate) fn again(world: &mut World, at: Timestamp) {
+    // The time before is reported as one in which no agent ran, or none heard netlink.
+    world.netns.unheard_until = at;
     world.netns.rows.update(|_, row| {
         let was_watched = mem::take(&mut row.watched);
         let failed = row.watch_failed.take();
@@ -93,7 +97,18 @@ pub(crate) fn rest(world: &mut World, at: Timestamp) {
 }
 
 /// Notes that netlink does not watch a namespace that it was asked to watch.
-pub(crate) fn unwatched(world: &mut World, at: Timestamp, key: NetnsKey) {
+pub(crate) fn unwatched(
+    world: &mut World,
+    ctx: EventContext,
+    key: NetnsKey,
+    unheard_since: Option<Timestamp>,
+) {
+    if let Some(since) = unheard_since
+        && world.coverage.hears_addresses()
+    {
+        unheard(world, ctx, key, since);
+    }
+    let at = ctx.at;
     let Some(life) = world.netns.live_at(key, at) else { return };
     let Some(row) = world.netns.rows.get_mut(&life) else { return };
     if !mem::take(&mut row.watched) {
@@ -111,22 +126,39 @@ pub(crate) fn unwatched(world: &mut World, at: Timestamp, key: NetnsKey) {
     }
 }
 
+/// Reports that nobody heard netlink, if a namespace that was made at `since` came and went because the agent
+/// was held up: the process was stopped, had no CPU, or waited for the kernel. Each time is reported once.
+fn unheard(world: &mut World, ctx: EventContext, key: NetnsKey, since: Timestamp) {
+    let row = world.netns.lives(key.inode).find(|row| same(row.key, key) && row.created_at == Some(since));
+    if row.is_some_and(Netns::is_live) {
+        // Netlink is asked again, and finds what addresses it has.
+        return;
+    }
+    // After a long pause the row is already forgotten.
+    let ended_at = row.and_then(|row| row.dropped_at).unwrap_or(since);
+    let reported_until = world.netns.unheard_until;
+    let since = since.max(reported_until).max(world.node.woke_at);
+    if ended_at > reported_until && ctx.at.since(since) > LATE {
+        gap::unheard(world, ctx, since);
+    }
+}
+
 /// Watches the namespaces that had to wait, and those that netlink could not watch before.
 pub(crate) fn waiting(world: &mut World, now: Timestamp) {
     let waiting =
         lookup::netns::unwatched(world).filter_map(|life| Some((due(world.netns.get(life)?)?, life)));
     let (ready, later): (Vec<_>, Vec<_>) = waiting.partition(|(due, _)| *due <= now);
-    ready.iter().take(WAITING).for_each(|(_, life)| watch(world, *life));
+    ready.iter().take(WAITING).for_each(|(_, life)| watch(world, *life, None));
     let left = ready.iter().skip(WAITING).chain(&later);
     if let Some(next) = left.map(|(due, _)| *due).min() {
         world.timers.arm_earlier(timer::Name::Watch, next.max(now + SETTLED));
     }
 }
 
-fn watch(world: &mut World, life: u64) {
+fn watch(world: &mut World, life: u64, unheard_since: Option<Timestamp>) {
     let Some(row) = world.netns.rows.get_mut(&life) else { return };
     row.watched = true;
-    let question = Question::Watch { netns: row.key, by: row.creator.clone() };
+    let question = Question::Watch { netns: row.key, by: row.creator.clone(), unheard_since };
     world.ask(question);
 }
 

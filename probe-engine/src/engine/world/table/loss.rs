@@ -109,6 +109,11 @@ impl Coverage {
         self.mechanism(signal) == Some(Some(Mechanism::Netlink))
     }
 
+    /// Whether the addresses of a namespace are known by netlink alone.
+    pub(crate) fn hears_addresses(&self) -> bool {
+        [Signal::AddressV4, Signal::AddressV6].iter().any(|signal| self.is_by_netlink(*signal))
+    }
+
     /// Whether a hook reports this signal.
     pub(crate) fn is_hooked(&self, signal: Signal) -> bool {
         matches!(self.mechanism(signal), Some(Some(mechanism)) if mechanism != Mechanism::Netlink)

@@ -133,6 +133,11 @@ impl Netns {
         self.state == State::Live
     }
 
+    /// Since when its addresses are unheard, if netlink was never asked to watch it.
+    pub(crate) fn unheard_since(&self) -> Option<Timestamp> {
+        if self.watch_failed.is_none() { self.created_at } else { None }
+    }
+
     /// Since when the teardown has been under way. None: it is not under way, or no hook would see its end.
     #[must_use]
     pub(crate) fn ending_since(&self) -> Option<Timestamp> {

@@ -30,6 +30,8 @@ pub(crate) struct Table {
     pub(in crate::engine::world) rows: Groups<u64, Netns>,
     /// How many of the watches that netlink may be asked for in the present second were asked for.
     pub(crate) watches: Budget,
+    /// Up to when it was reported that nobody heard netlink.
+    pub(crate) unheard_until: Timestamp,
     by_inode: BTreeMap<u32, Vec<u64>>,
     /// The number of the next life.
     pub(crate) next: u64,
