@@ -128,8 +128,8 @@ pub(super) fn bare(accel: Accel, boot: &Boot<'_>) -> Vec<OsString> {
     }
     push(&mut args, "-display", "none");
     let (machine, console, emulated) = match boot.arch {
-        // A processor with few features takes a sixth less time to emulate than one with all of them. QEMU 7.2
-        // emulates cmpxchg16b such that guests crash in it under load.
+        // A processor with few features takes a sixth less time to emulate than one with all of them. QEMU
+        // 7.2 emulates cmpxchg16b such that guests crash in it under load.
         Arch::X86_64 => ("pc", "ttyS0", "qemu64,-cx16"),
         // Pointers are signed by a cipher that costs little to emulate. Features that a container never uses
         // are left out.
