@@ -16,7 +16,7 @@ pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
 /// All tests are built with the same packages, features and target, so that cargo compiles each crate once
 /// for all of them.
-const PACKAGES: &str = "--workspace --exclude probe-ebpf \
+const OF_TESTS: &str = "--workspace --exclude probe-ebpf \
                         --features tests/browser,tests/deploy,tests/fleet,tests/kernel,tests/node,tests/prometheus";
 
 /// The agent as a container image, for tests that run it as a pod.
@@ -24,18 +24,24 @@ const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
 const PACKAGE: &str = "sandprobe.deb";
 
-/// Builds the agent and the programs that the tests, the demo and VMs start. For another architecture the
-/// agent is always the one of a release.
+/// Builds the agent and the programs that the demo, the bench and VMs start.
 pub(crate) fn build(arch: Arch, profile: Profile) -> Result<()> {
+    agent(arch, profile)?;
+    let mut cargo = cargo(arch, "build", "--package tests --features kernel,node")?;
+    gather(arch, cargo.arg("--bins"))
+}
+
+/// Builds the agent and its image. For another architecture it is always the one of a release.
+pub(crate) fn agent(arch: Arch, profile: Profile) -> Result<()> {
     let agent = if arch.is_ours() { build::agent(profile)? } else { dist::program(arch)? };
     bin_dir::add(arch, "sandprobe", &agent)?;
     let image = agent.with_file_name(IMAGE);
     dist::image_of(arch, &agent, &image)?;
-    bin_dir::add(arch, IMAGE, &image)?;
-    gather(arch, cargo(arch, "build")?.arg("--bins"))
+    bin_dir::add(arch, IMAGE, &image)
 }
 
-/// Builds the test programs, and the package of the built agent where systemd can run it.
+/// Builds the test programs with all that they start, and the package of the built agent where systemd can
+/// run it.
 pub(crate) fn build_tests(arch: Arch, profile: Profile) -> Result<()> {
     if arch.is_ours() {
         bin_dir::add(arch, PACKAGE, &dist::debian_package_of(arch, &build::agent_path(profile))?)?;
@@ -43,15 +49,14 @@ pub(crate) fn build_tests(arch: Arch, profile: Profile) -> Result<()> {
     gather(arch, &mut tests(arch)?)
 }
 
-/// Compiles all tests, so that `build_tests` and the plain tests need not. It needs no built agent.
+/// Compiles the test programs, so that `build_tests` need not. It needs no built agent.
 pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
-    building::executables("the plain tests", cargo(arch, "test")?.arg("--no-run"))?;
-    building::executables("the tests of kernels and pods", &mut tests(arch)?).map(drop)
+    building::executables("the tests", &mut tests(arch)?).map(drop)
 }
 
 /// Returns the command for tests that need neither root nor a VM.
 pub(crate) fn plain_tests(arguments: &[&str]) -> Result<Command> {
-    let mut command = cargo(Arch::ours()?, "test")?;
+    let mut command = cargo(Arch::ours()?, "test", OF_TESTS)?;
     command.args(arguments);
     Ok(command)
 }
@@ -84,15 +89,15 @@ fn beside_the_others(program: impl AsRef<OsStr>, variables: &[(&str, String)]) -
 }
 
 fn tests(arch: Arch) -> Result<Command> {
-    let mut cargo = cargo(arch, "test")?;
+    let mut cargo = cargo(arch, "test", OF_TESTS)?;
     cargo.arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name]));
     Ok(cargo)
 }
 
-fn cargo(arch: Arch, verb: &str) -> Result<Command> {
+fn cargo(arch: Arch, verb: &str, packages: &str) -> Result<Command> {
     cross::ensure(arch)?;
     let mut cargo = workspace::cargo();
-    cargo.arg(verb).args(PACKAGES.split_ascii_whitespace());
+    cargo.arg(verb).args(packages.split_ascii_whitespace());
     cross::cargo(&mut cargo, arch);
     Ok(cargo)
 }

@@ -117,7 +117,16 @@ fn as_root(report: &mut Report, depth: &Depth, checks: Vec<Step>) -> Vec<Step> {
     if !is_built {
         return checks;
     }
-    report.tier("machines", |tier| machines(tier, depth, checks));
+    report.tier("machines", |tier| {
+        let mut idle = Vec::new();
+        if !depth.soak
+            && let Some(command) = tier.attempt("plain tests", || program::plain_tests(&["--no-run"]))
+        {
+            idle.push(fast::check("compile the plain tests", command));
+        }
+        idle.extend(checks);
+        machines(tier, depth, idle);
+    });
     Vec::new()
 }
 
@@ -141,8 +150,8 @@ fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
     machine::tier(tier, depth.pods(), here, checks);
 }
 
-/// Builds the agent and the programs of the tests. The tests are compiled at the same time, since most of the
-/// agent's build keeps one processor busy; the next step reports their failure.
+/// Builds the agent. The tests of kernels and pods are compiled at the same time, since most of the agent's
+/// build keeps one processor busy; the next step reports their failure.
 fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;
@@ -150,7 +159,7 @@ fn build_all(profile: Profile) -> Result<()> {
         scope.spawn(|| {
             let _reported_later = program::compile_tests(arch);
         });
-        program::build(arch, profile)
+        program::agent(arch, profile)
     })
 }
 

@@ -10,6 +10,8 @@ use std::time::Duration;
 /// Most checks keep one processor busy for a part of their time.
 const LANES: usize = 2;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// Checks may get little time beside other tests.
+const CHECK_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// Most of it compiles what the plain tests of all tiers need.
 const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 
@@ -28,14 +30,12 @@ pub(super) fn checks() -> Vec<Step> {
         // The fuzzers are a workspace of their own, which no step here builds.
         ("lock of the fuzzers", cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml")),
     ];
-    let steps = all.into_iter().map(|(name, command)| Step {
-        name: name.to_owned(),
-        command,
-        limit: LIMIT,
-        runners: 0,
-        is_serial: false,
-    });
-    steps.collect()
+    all.into_iter().map(|(name, command)| check(name, command)).collect()
+}
+
+/// Returns a step that has no test cases.
+pub(super) fn check(name: &str, command: Command) -> Step {
+    Step { name: name.to_owned(), command, limit: CHECK_LIMIT, runners: 0, is_serial: false }
 }
 
 /// Runs the plain tests, and those of the checks that have not been run.

@@ -254,7 +254,7 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<St
 fn has_programs(tier: &mut Tier, arch: Arch) -> bool {
     let setup = tier.attempt(&format!("{arch}: setup"), || vm::ensure(arch));
     let built = setup
-        .and_then(|()| tier.attempt(&format!("{arch}: build"), || program::build(arch, Profile::Release)));
+        .and_then(|()| tier.attempt(&format!("{arch}: build"), || program::agent(arch, Profile::Release)));
     built
         .and_then(|()| {
             tier.attempt(&format!("{arch}: build tests"), || program::build_tests(arch, Profile::Release))
