@@ -102,6 +102,18 @@ fn a_namespace_that_something_pins_outlives_its_pod_and_is_reported() {
     }
 }
 
+/// A listing can fall between the moment when the runtime lets go of the namespace and its end.
+#[test]
+fn a_pod_is_gone_after_the_namespace_that_is_about_to_end() {
+    let mut story = over();
+    story.attached(Signal::NetnsDropped, Some(Mechanism::Kprobe));
+    story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
+    story.until(1000).list(List::Netns, true, |_| {}).until(2000).dropped(POD_NETNS, 7);
+    let told = story.run();
+    let at = |name: &str| told.iter().position(|line| line.contains(name)).expect(name);
+    assert!(at(" netns.destroyed") < at(" pod.gone"), "{told:#?}");
+}
+
 /// If a listing that was asked for does not find the namespace, no further listing is asked for.
 #[test]
 fn one_that_no_file_holds_is_asked_for_once() {

@@ -1,6 +1,6 @@
 //! Network namespaces are made, found, dropped and freed.
 
-use std::mem;
+use std::{mem, time::Duration};
 
 use super::{claim, lease, pod, sandbox, watch};
 use crate::{
@@ -13,7 +13,6 @@ use crate::{
             table::{
                 self,
                 netns::{Address, Netns, State, Step, rows::same},
-                sandbox::Sandbox,
             },
         },
     },
@@ -218,10 +217,15 @@ pub(crate) fn seen(world: &mut World, ctx: EventContext, key: NetnsKey) -> Optio
     Some(life)
 }
 
+/// How long a runtime may take to let go of the namespace of a sandbox that ended. A listing may then find
+/// neither a file nor a process of a namespace that is about to end.
+const LETS_GO: Duration = Duration::from_secs(10);
+
 /// Notes the namespaces of sandboxes that are over which a complete listing, begun at `begun`, does not
 /// have, and whose end a hook would have reported: something else keeps them. No sandbox and no pod lives by
 /// that.
 pub(crate) fn outlive(world: &mut World, ctx: EventContext, begun: Timestamp) {
+    let lets_go = begun.saturating_sub(LETS_GO);
     let all: Vec<u64> = world
         .netns
         .values()
@@ -229,10 +233,10 @@ pub(crate) fn outlive(world: &mut World, ctx: EventContext, begun: Timestamp) {
             row.may_be_used()
                 && row.key.inode != world.node.host_netns
                 && row.seen_at() < Some(begun)
-                && row
-                    .sandbox
-                    .as_ref()
-                    .is_some_and(|id| world.sandboxes.recall(id).is_none_or(Sandbox::is_stopped))
+                && row.sandbox.as_ref().is_some_and(|id| match world.sandboxes.recall(id) {
+                    Some(sandbox) => sandbox.over_at().is_some_and(|at| at <= lets_go),
+                    None => true,
+                })
                 && !row.gapped
                 && lookup::netns::sees_end(world, row)
         })
