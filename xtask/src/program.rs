@@ -5,7 +5,7 @@
 use crate::arch::Arch;
 use crate::build::{self, Profile};
 use crate::{bin_dir, building, cross, dist, mounts, workspace};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::env;
 use std::ffi::OsStr;
 use std::fmt::Display;
@@ -105,10 +105,11 @@ fn cargo(arch: Arch, verb: &str, packages: &str) -> Result<Command> {
 /// Builds, and puts the programs of the tests crate into their folder.
 fn gather(arch: Arch, cargo: &mut Command) -> Result<()> {
     let tests = workspace::root().join("tests");
-    for built in building::executables("the tests' programs", cargo)? {
-        if built.source.starts_with(&tests) {
-            bin_dir::add(arch, &built.name, &built.path)?;
-        }
+    let mut built = building::executables("the tests' programs", cargo)?;
+    built.retain(|it| it.source.starts_with(&tests));
+    ensure!(!built.is_empty(), "cargo built no program of {}", tests.display());
+    for it in built {
+        bin_dir::add(arch, &it.name, &it.path)?;
     }
     Ok(())
 }

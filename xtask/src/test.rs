@@ -27,7 +27,7 @@ use step::Step;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
-/// The time limit of one step in a long run.
+/// The time limit of one step in a long run, and of one that may have to wait as long.
 const SOAK_LIMIT: Duration = Duration::from_secs(16 * 60 * 60);
 
 #[derive(clap::Args)]

@@ -274,8 +274,8 @@ pub enum Question {
     Watch {
         netns: NetnsKey,
         by: Task,
-        /// When the namespace was made, if this is the first request to watch it. Nobody hears its addresses
-        /// until it is watched.
+        /// When the namespace was made, if this is the first request to watch it and no listing has found it.
+        /// Nobody hears its addresses until it is watched.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unheard_since: Option<Timestamp>,
     },

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Most checks keep one processor busy for a part of their time.
 const LANES: usize = 2;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Checks may get little time beside other tests.
-const CHECK_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// Most of it compiles what the plain tests of all tiers need.
+/// Checks may get no time for as long as other tests run.
+const CHECK_LIMIT: Duration = super::SOAK_LIMIT;
+/// With `--fast`, most of it compiles what the plain tests of all tiers need.
 const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 
 /// Returns the checks that mostly compile: they may run at the same time as any tests.

@@ -228,6 +228,7 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<St
         Ok(xtask) => xtask,
         Err(error) => {
             tier.fail("virtual machines", &format!("cannot tell where xtask itself is: {error}"));
+            tier.lanes(here.into_iter().collect(), 1, idle);
             return;
         }
     };

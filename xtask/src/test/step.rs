@@ -6,7 +6,6 @@
 
 use crate::watch::{self, Output};
 use crate::workspace;
-use nix::unistd::gettid;
 use std::fmt;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -67,6 +66,27 @@ pub(super) enum Said {
 }
 
 impl Step {
+    /// Makes the step run in a session of its own, and there only on a processor that nobody else wants.
+    fn leaving_processors_to_others(mut self) -> Self {
+        let mut command = Command::new("setpriv");
+        // A terminal's interrupt does not reach another session.
+        command.args(["--pdeathsig", "TERM", "--", "chrt", "--idle", "0", "setsid"]);
+        command.args(["sh", "-c", LEAVE_PROCESSORS, "sh"]);
+        command.arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            if let Some(value) = value {
+                command.env(name, value);
+            } else {
+                command.env_remove(name);
+            }
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        self.command = command;
+        self
+    }
+
     /// Runs the step to its end, or to the deadline of all steps if that comes first.
     pub(super) fn run(
         &mut self,
@@ -114,6 +134,10 @@ impl Step {
     }
 }
 
+/// A shell's script that runs its arguments as a program. The scheduler divides the processors among sessions
+/// first (`autogroup` in sched(7)), so this session gets the smallest share.
+const LEAVE_PROCESSORS: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec \"$@\"";
+
 /// Runs all steps in order, several at a time, and beside them one of `idle` at a time.
 pub(super) fn side_by_side(
     steps: Vec<Step>,
@@ -124,7 +148,8 @@ pub(super) fn side_by_side(
 ) {
     let first_idle = steps.len();
     let waiting = Mutex::new(steps.into_iter().enumerate());
-    let waiting_idle = Mutex::new((first_idle..).zip(idle));
+    let waiting_idle =
+        Mutex::new((first_idle..).zip(idle.into_iter().map(Step::leaving_processors_to_others)));
     let (said, hear) = mpsc::channel();
     thread::scope(|scope| {
         for _lane in 0..lanes.max(1) {
@@ -132,11 +157,7 @@ pub(super) fn side_by_side(
             let waiting = &waiting;
             scope.spawn(move || run_all(waiting, deadline, &said));
         }
-        let waiting = &waiting_idle;
-        scope.spawn(move || {
-            leave_processors_to_others();
-            run_all(waiting, deadline, &said);
-        });
+        scope.spawn(move || run_all(&waiting_idle, deadline, &said));
         hear.into_iter().for_each(&mut report);
     });
 }
@@ -153,13 +174,6 @@ fn run_all(
         let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
         let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
     }
-}
-
-/// Runs this thread and the programs that it starts only on a processor that nobody else wants
-/// (`SCHED_IDLE`, sched(7)). If that fails, they run like others: it would cost time, not results.
-fn leave_processors_to_others() {
-    let thread = gettid().to_string();
-    let _not_there = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();
 }
 
 /// Takes the next item. The lock is released before it is used.
@@ -355,8 +369,9 @@ mod tests {
 
     #[test]
     fn an_idle_step_leaves_the_processors_to_others() {
-        let policy = "chrt --pid $$ | grep --only-matching SCHED_.*";
-        let ended = ended(vec![shell(policy)], 1, vec![shell(policy)]);
-        assert_eq!(ended, [(0, true, "SCHED_OTHER".to_owned()), (1, true, "SCHED_IDLE".to_owned())]);
+        let mut idle = shell("chrt --pid $$ | grep --only-matching SCHED_.*; pwd; echo $NAME");
+        idle.command.env("NAME", "value").current_dir("/");
+        let ended = ended(vec![shell("echo other")], 1, vec![idle]);
+        assert_eq!(ended, [(0, true, "other".to_owned()), (1, true, "SCHED_IDLE / value".to_owned())]);
     }
 }

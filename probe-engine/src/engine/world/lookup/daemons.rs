@@ -44,6 +44,11 @@ fn may_serve(comm: &str, socket: &str) -> bool {
     }
 }
 
+/// Whether a known runtime serves this socket itself, and no server beside it, as cri-dockerd does for Docker.
+pub(crate) fn is_runtime_itself(socket: &str) -> bool {
+    at_socket(socket).is_some_and(|row| row.cri_server.is_none())
+}
+
 /// When the latest process started of those that may serve a runtime's socket.
 pub(crate) fn serving_since(world: &World, socket: &str) -> Option<Timestamp> {
     latest(named(world, |comm| may_serve(comm, socket)))

@@ -219,7 +219,7 @@ pub(crate) fn seen(world: &mut World, ctx: EventContext, key: NetnsKey) -> Optio
 
 /// How long a runtime may take to let go of the namespace of a sandbox that ended. A listing may then find
 /// neither a file nor a process of a namespace that is about to end.
-const LETS_GO: Duration = Duration::from_secs(10);
+const LETS_GO: Duration = Duration::from_secs(2);
 
 /// Notes the namespaces of sandboxes that are over which a complete listing, begun at `begun`, does not
 /// have, and whose end a hook would have reported: something else keeps them. No sandbox and no pod lives by

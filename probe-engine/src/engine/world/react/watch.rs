@@ -126,8 +126,9 @@ pub(crate) fn unwatched(
     }
 }
 
-/// Reports that nobody heard netlink, if a namespace that was made at `since` came and went because the agent
-/// was held up: the process was stopped, had no CPU, or waited for the kernel. Each time is reported once.
+/// Reports that nobody heard netlink, if a namespace that was made at `since` came and went before the agent
+/// looked for it: the process was stopped, had no CPU, waited for the kernel, or had too many others to look
+/// for. Each time is reported once.
 fn unheard(world: &mut World, ctx: EventContext, key: NetnsKey, since: Timestamp) {
     let row = world.netns.lives(key.inode).find(|row| same(row.key, key) && row.created_at == Some(since));
     if row.is_some_and(Netns::is_live) {

@@ -133,9 +133,10 @@ impl Netns {
         self.state == State::Live
     }
 
-    /// Since when its addresses are unheard, if netlink was never asked to watch it.
+    /// Since when its addresses are unheard, if netlink was never asked to watch it. One that a listing found
+    /// may have waited for other reasons.
     pub(crate) fn unheard_since(&self) -> Option<Timestamp> {
-        if self.watch_failed.is_none() { self.created_at } else { None }
+        if self.watch_failed.is_none() && self.found_at.is_none() { self.created_at } else { None }
     }
 
     /// Since when the teardown has been under way. None: it is not under way, or no hook would see its end.

@@ -216,9 +216,8 @@ fn without_events(it: &Finding, now: Timestamp) -> String {
         Kind::DaemonFailing(failing) if failing.down => {
             let gone = it.closed_at.unwrap_or(now).since(it.since);
             return format!(
-                "the end of {}, which had run for {}, and no start of it in the {} after that",
+                "the end of {}, and no start of it in the {} after that",
                 escaped(&failing.daemon),
-                span(failing.lasted),
                 span(gone)
             );
         }
@@ -232,9 +231,8 @@ fn without_events(it: &Finding, now: Timestamp) -> String {
         }
         Kind::RuntimeUnresponsive(_) => "requests over CRI that got no answer",
         Kind::NodeNetworkUnready(_) => "the CNI configuration and the plugins in the node's files",
-        Kind::AbandonedStore(_) | Kind::OwnerlessReservation(_) | Kind::PoolExhaustion(_) => {
-            "the records of an IPAM store"
-        }
+        Kind::AbandonedStore(_) | Kind::OwnerlessReservation(_) => "the records of an IPAM store",
+        Kind::PoolExhaustion(_) => "the addresses of the pool that are in use",
         Kind::UnverifiedRelease(_) => "how the plugin's attachments were released",
         Kind::BlindSpot(_) => "what sandprobe itself could not see, read or keep",
         Kind::LeakedAddress(_)
@@ -257,13 +255,14 @@ fn without_events(it: &Finding, now: Timestamp) -> String {
         | Kind::CniWrongDel(_)
         | Kind::CniSlow(_)
         | Kind::CniQueue(_) => match it.stage {
+            Stage::Closed if it.sandboxes.is_empty() => "no sandbox of it is known",
             Stage::Closed => "none is kept: its sandboxes had no events, or many findings have closed since",
             Stage::Candidate | Stage::Confirmed if !it.kind.said().is_empty() => {
                 "no event of its sandboxes is known, but what was said"
             }
             Stage::Candidate | Stage::Confirmed if it.sandboxes.is_empty() => "no sandbox of it is known",
             Stage::Candidate | Stage::Confirmed => {
-                "no event of its sandboxes is known: it was found by reading the node"
+                "no event of its sandboxes is known: it was found by reading the node or the runtime's list"
             }
         },
     };

@@ -27,8 +27,8 @@ pub(crate) const PROMPT: u32 = 64;
 /// A namespace that a container made is watched once it has lived this long.
 pub(crate) const SETTLED: Duration = Duration::from_secs(1);
 
-/// Netlink reports within this time that it cannot watch a new namespace, unless the agent is held up. One
-/// that ends sooner may never be watched.
+/// Netlink reports within this time that it cannot watch a new namespace, unless the agent is held up or more
+/// namespaces come than it may search for. One that ends sooner may never be watched.
 pub(crate) const LATE: Duration = Duration::from_secs(1);
 
 /// Netlink is asked to watch a namespace at most this often: again after 1 s, 2 s, 4 s, 8 s and 16 s. By then

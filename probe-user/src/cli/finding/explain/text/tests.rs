@@ -163,10 +163,7 @@ fn the_evidence_of_a_daemon_that_is_down_is_its_end() {
     let down = DaemonFailing { down: true, killer: Some(process(1, "systemd")), ..failing() };
     for (closed_at, gone) in [(None, "1m01s"), (Some(Timestamp(5_250_000_000)), "4.00 s")] {
         let said = without_events(Kind::DaemonFailing(down.clone()), closed_at);
-        let part = format!(
-            "\nEvidence\n  the end of kubelet, which had run for 9.00 s, and no start of it in the {gone} after \
-             that\n"
-        );
+        let part = format!("\nEvidence\n  the end of kubelet, and no start of it in the {gone} after that\n");
         assert!(said.contains(&part), "no {part:?} in\n{said}");
         assert_eq!(said.to_lowercase().matches("start it").count(), 1, "{said}");
     }
