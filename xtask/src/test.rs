@@ -23,11 +23,10 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
-use step::Step;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
-/// The time limit of one step in a long run, and of one that may have to wait as long.
+/// The time limit of one step in a long run.
 const SOAK_LIMIT: Duration = Duration::from_secs(16 * 60 * 60);
 
 #[derive(clap::Args)]
@@ -68,17 +67,18 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         );
         report.tier("aarch64", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                machine::tier(tier, machine::Pods::Aarch64, None, Vec::new());
+                machine::tier(tier, machine::Pods::Aarch64, None);
             }
         });
         return Ok(closed(&report));
     }
-    let checks = if depth.soak { Vec::new() } else { fast::checks() };
-    let checks = if depth.fast { checks } else { as_root(&mut report, depth, checks) };
+    if !depth.fast {
+        as_root(&mut report, depth);
+    }
     if !depth.soak {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                fast::tier(tier, checks);
+                fast::tier(tier);
             }
         });
         report.tier("browser", |tier| {
@@ -100,9 +100,8 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     Ok(closed(&report))
 }
 
-/// Builds the agent and all tests, and runs the tests that need root. Returns the checks that it could not
-/// run beside them.
-fn as_root(report: &mut Report, depth: &Depth, checks: Vec<Step>) -> Vec<Step> {
+/// Builds the agent and the tests that need root, and runs them.
+fn as_root(report: &mut Report, depth: &Depth) {
     let mut is_built = false;
     report.tier("programs", |tier| {
         let levels = [Level::Node, Level::Browser, Level::Prometheus];
@@ -114,25 +113,13 @@ fn as_root(report: &mut Report, depth: &Depth, checks: Vec<Step>) -> Vec<Step> {
         }
     });
     // Without the programs there is nothing to run; their failure has been counted.
-    if !is_built {
-        return checks;
+    if is_built {
+        report.tier("machines", |tier| machines(tier, depth));
     }
-    report.tier("machines", |tier| {
-        let mut idle = Vec::new();
-        if !depth.soak
-            && let Some(command) = tier.attempt("plain tests", || program::plain_tests(&["--no-run"]))
-        {
-            idle.push(fast::check("compile the plain tests", command));
-        }
-        idle.extend(checks);
-        machines(tier, depth, idle);
-    });
-    Vec::new()
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs. The checks run at the same time, on what the
-/// tests leave of the processors.
-fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
+/// Tests this machine's kernel, and the kernels of the VMs.
+fn machines(tier: &mut Tier, depth: &Depth) {
     let is_root = native::is_root(tier);
     if depth.soak {
         // Nothing runs at the same time.
@@ -147,7 +134,7 @@ fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
         tier.run(alone);
         here = Some(beside);
     }
-    machine::tier(tier, depth.pods(), here, checks);
+    machine::tier(tier, depth.pods(), here);
 }
 
 /// Builds the agent. The tests of kernels and pods are compiled at the same time, since most of the agent's

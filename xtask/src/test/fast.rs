@@ -10,13 +10,10 @@ use std::time::Duration;
 /// Most checks keep one processor busy for a part of their time.
 const LANES: usize = 2;
 const LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Checks may get no time for as long as other tests run.
-const CHECK_LIMIT: Duration = super::SOAK_LIMIT;
 /// With `--fast`, most of it compiles what the plain tests of all tiers need.
 const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 
-/// Returns the checks that mostly compile: they may run at the same time as any tests.
-pub(super) fn checks() -> Vec<Step> {
+pub(super) fn tier(tier: &mut Tier) {
     let all = [
         ("format", cargo("fmt --all --check")),
         // It is one crate, which takes minutes on one processor.
@@ -30,17 +27,14 @@ pub(super) fn checks() -> Vec<Step> {
         // The fuzzers are a workspace of their own, which no step here builds.
         ("lock of the fuzzers", cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml")),
     ];
-    all.into_iter().map(|(name, command)| check(name, command)).collect()
-}
-
-/// Returns a step that has no test cases.
-pub(super) fn check(name: &str, command: Command) -> Step {
-    Step { name: name.to_owned(), command, limit: CHECK_LIMIT, runners: 0, is_serial: false }
-}
-
-/// Runs the plain tests, and those of the checks that have not been run.
-pub(super) fn tier(tier: &mut Tier, checks: Vec<Step>) {
-    tier.lanes(checks, LANES, Vec::new());
+    let checks = all.into_iter().map(|(name, command)| Step {
+        name: name.to_owned(),
+        command,
+        limit: LIMIT,
+        runners: 0,
+        is_serial: false,
+    });
+    tier.lanes(checks.collect(), LANES);
     plain_tests(tier, "tests", &["--no-fail-fast"], &[], TESTS_LIMIT);
     if let Some(zizmor) = tier.attempt("zizmor", || tool::ZIZMOR.ensure()) {
         let mut workflows = Command::new(zizmor.join("bin/zizmor"));

@@ -203,8 +203,8 @@ impl fmt::Display for Machine {
 }
 
 /// Runs the tests in VMs, and `here` at the same time: this machine's own tests, which take long and rarely
-/// keep its processors busy. `idle` gets what they leave of them.
-pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<Step>) {
+/// keep its processors busy.
+pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
     let mut machines = match pods {
         Pods::None => vec![PAIRS[0]],
         Pods::Pairs => PAIRS.to_vec(),
@@ -228,7 +228,6 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<St
         Ok(xtask) => xtask,
         Err(error) => {
             tier.fail("virtual machines", &format!("cannot tell where xtask itself is: {error}"));
-            tier.lanes(here.into_iter().collect(), 1, idle);
             return;
         }
     };
@@ -240,15 +239,15 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>, idle: Vec<St
         runners: 0,
         is_serial: false,
     });
-    let made = tier.lanes(warm_ups.collect(), lanes(), Vec::new());
+    let made = tier.lanes(warm_ups.collect(), lanes());
     let machines = machines.into_iter().zip(made).filter_map(|(machine, made)| made.then_some(machine));
     let (timed, mut others): (Vec<_>, Vec<_>) =
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
     let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
-    tier.lanes(steps.collect(), lanes(), idle);
-    tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1, Vec::new());
+    tier.lanes(steps.collect(), lanes());
+    tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 
 /// Builds the programs for VMs of this architecture, and counts a failure. Returns whether they are built.

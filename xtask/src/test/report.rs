@@ -134,12 +134,11 @@ impl Tier {
         self.count(&step.name, &came)
     }
 
-    /// Runs all steps, `lanes` at a time, and beside them one of `idle` at a time, which gets only the time
-    /// that they leave of the processors. Returns for each of the steps, in their order, whether nothing in
-    /// it failed.
-    pub(super) fn lanes(&mut self, steps: Vec<Step>, lanes: usize, idle: Vec<Step>) -> Vec<bool> {
+    /// Runs all steps, `lanes` at a time. Returns for each step, in their order, whether nothing in it
+    /// failed.
+    pub(super) fn lanes(&mut self, steps: Vec<Step>, lanes: usize) -> Vec<bool> {
         let mut good = vec![false; steps.len()];
-        step::side_by_side(steps, lanes, idle, self.deadline, |said| match said {
+        step::side_by_side(steps, lanes, self.deadline, |said| match said {
             Said::Begun(name) => println!("-- {name}: begun"),
             Said::Ended { at, name, lines, came } => {
                 println!("-- {name}");

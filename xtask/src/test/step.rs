@@ -66,27 +66,6 @@ pub(super) enum Said {
 }
 
 impl Step {
-    /// Makes the step run in a session of its own, and there only on a processor that nobody else wants.
-    fn leaving_processors_to_others(mut self) -> Self {
-        let mut command = Command::new("setpriv");
-        // A terminal's interrupt does not reach another session.
-        command.args(["--pdeathsig", "TERM", "--", "chrt", "--idle", "0", "setsid"]);
-        command.args(["sh", "-c", LEAVE_PROCESSORS, "sh"]);
-        command.arg(self.command.get_program()).args(self.command.get_args());
-        for (name, value) in self.command.get_envs() {
-            if let Some(value) = value {
-                command.env(name, value);
-            } else {
-                command.env_remove(name);
-            }
-        }
-        if let Some(folder) = self.command.get_current_dir() {
-            command.current_dir(folder);
-        }
-        self.command = command;
-        self
-    }
-
     /// Runs the step to its end, or to the deadline of all steps if that comes first.
     pub(super) fn run(
         &mut self,
@@ -134,46 +113,31 @@ impl Step {
     }
 }
 
-/// A shell's script that runs its arguments as a program. The scheduler divides the processors among sessions
-/// first (`autogroup` in sched(7)), so this session gets the smallest share.
-const LEAVE_PROCESSORS: &str = "{ echo 19 > /proc/self/autogroup; } 2> /dev/null; exec \"$@\"";
-
-/// Runs all steps in order, several at a time, and beside them one of `idle` at a time.
+/// Runs all steps in order, several at a time.
 pub(super) fn side_by_side(
     steps: Vec<Step>,
     lanes: usize,
-    idle: Vec<Step>,
     deadline: Option<Instant>,
     mut report: impl FnMut(Said),
 ) {
-    let first_idle = steps.len();
     let waiting = Mutex::new(steps.into_iter().enumerate());
-    let waiting_idle =
-        Mutex::new((first_idle..).zip(idle.into_iter().map(Step::leaving_processors_to_others)));
     let (said, hear) = mpsc::channel();
     thread::scope(|scope| {
         for _lane in 0..lanes.max(1) {
             let said = said.clone();
             let waiting = &waiting;
-            scope.spawn(move || run_all(waiting, deadline, &said));
+            scope.spawn(move || {
+                while let Some((at, mut step)) = take_next(waiting) {
+                    let _gone = said.send(Said::Begun(step.name.clone()));
+                    let mut lines = Vec::new();
+                    let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
+                    let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
+                }
+            });
         }
-        scope.spawn(move || run_all(&waiting_idle, deadline, &said));
+        drop(said);
         hear.into_iter().for_each(&mut report);
     });
-}
-
-/// Runs steps until none waits.
-fn run_all(
-    waiting: &Mutex<impl Iterator<Item = (usize, Step)>>,
-    deadline: Option<Instant>,
-    said: &mpsc::Sender<Said>,
-) {
-    while let Some((at, mut step)) = take_next(waiting) {
-        let _gone = said.send(Said::Begun(step.name.clone()));
-        let mut lines = Vec::new();
-        let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
-        let _gone = said.send(Said::Ended { at, name: step.name, lines, came });
-    }
 }
 
 /// Takes the next item. The lock is released before it is used.
@@ -335,43 +299,30 @@ mod tests {
         assert!(failures.lines.iter().all(|line| line.len() <= Failures::MAX_LINE_BYTES + "…".len()));
     }
 
-    fn shell(script: &str) -> Step {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        let limit = Duration::from_secs(60);
-        Step { name: script.to_owned(), command, limit, runners: 0, is_serial: false }
-    }
-
-    /// Returns the place of each step, whether nothing in it failed, and its output.
-    fn ended(steps: Vec<Step>, lanes: usize, idle: Vec<Step>) -> Vec<(usize, bool, String)> {
+    /// The first waits for the second, which ends only if both run at the same time.
+    #[test]
+    fn two_lanes_run_two_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(folder.path());
+            Step {
+                name: script.to_owned(),
+                command,
+                limit: Duration::from_secs(60),
+                runners: 0,
+                is_serial: false,
+            }
+        };
+        let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
+        let second = shell("until [ -e open ]; do :; done; echo through > pipe");
         let mut ended = Vec::new();
-        side_by_side(steps, lanes, idle, None, |said| {
+        side_by_side(vec![first, second], 2, None, |said| {
             if let Said::Ended { at, lines, came, .. } = said {
                 ended.push((at, came.is_good(), lines.join(" ")));
             }
         });
         ended.sort();
-        ended
-    }
-
-    /// The first waits for the second, which ends only if both run at the same time.
-    #[test]
-    fn two_lanes_run_two_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
-        let mut second = shell("until [ -e open ]; do :; done; echo through > pipe");
-        for step in [&mut first, &mut second] {
-            step.command.current_dir(folder.path());
-        }
-        let ended = ended(vec![first, second], 2, Vec::new());
         assert_eq!(ended, [(0, true, "out err through".to_owned()), (1, true, String::new())]);
-    }
-
-    #[test]
-    fn an_idle_step_leaves_the_processors_to_others() {
-        let mut idle = shell("chrt --pid $$ | grep --only-matching SCHED_.*; pwd; echo $NAME");
-        idle.command.env("NAME", "value").current_dir("/");
-        let ended = ended(vec![shell("echo other")], 1, vec![idle]);
-        assert_eq!(ended, [(0, true, "other".to_owned()), (1, true, "SCHED_IDLE / value".to_owned())]);
     }
 }
