@@ -58,6 +58,7 @@ impl ActionRunner<'_> {
     /// Kills all processes in the sandbox's cgroup by its `cgroup.kill`, or pause alone with a signal if the
     /// kernel has no such file.
     pub(super) fn kill_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
+        until_pause_runs(sandbox)?;
         let hierarchies = cgroupfs::hierarchies()?;
         let unified = hierarchies.iter().find(|hierarchy| hierarchy.id == 0);
         let file = match unified {
@@ -77,6 +78,7 @@ impl ActionRunner<'_> {
     /// Limits the memory of the sandbox's cgroup, makes pause the kernel's preferred victim, and starts
     /// another process there that takes all memory.
     fn starve_sandbox(&mut self, pod: &Pod, sandbox: &Sandbox) -> Result<()> {
+        until_pause_runs(sandbox)?;
         let hierarchies = cgroupfs::hierarchies()?;
         let hierarchy = cgroupfs::of_containers(&hierarchies).context("no hierarchy has memory")?;
         let directory = directory_of(sandbox.pid, hierarchy)?.context("pause is in no cgroup of its own")?;
@@ -96,6 +98,16 @@ impl ActionRunner<'_> {
             clock::poll("end of pause", machine::patience(), || Ok((!process.exists()).then_some(())))
         })
     }
+}
+
+/// Waits until the sandbox's process executes pause. The runtime answers when it has started it, perhaps
+/// before.
+fn until_pause_runs(sandbox: &Sandbox) -> Result<()> {
+    let file = format!("/proc/{}/comm", sandbox.pid);
+    clock::poll("start of pause", machine::patience(), || {
+        let comm = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
+        Ok((comm.trim_end() == "pause").then_some(()))
+    })
 }
 
 /// Returns a process's cgroup in a hierarchy, if it is not the root.
