@@ -247,7 +247,7 @@ pub(super) fn start(
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::{fs, io, path::Path};
 
     use clap::Parser as _;
 
@@ -317,6 +317,7 @@ mod tests {
             taken("--listen none")
         );
         let busy = taken(&format!("--listen {address}"));
-        assert!(busy.contains(&format!("cannot listen on {address}: Address already in use")), "{busy}");
+        let why = io::Error::from_raw_os_error(libc::EADDRINUSE);
+        assert!(busy.contains(&format!("cannot listen on {address}: {why}")), "{busy}");
     }
 }

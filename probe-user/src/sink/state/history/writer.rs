@@ -452,8 +452,8 @@ mod tests {
     #[test]
     fn a_path_that_is_not_a_regular_file_is_named_with_what_to_do() {
         let outside = tempfile::tempdir().expect("a folder");
-        let is_link =
-            "is a symbolic link, not a regular file (Too many levels of symbolic links (os error 40))";
+        let why = io::Error::from_raw_os_error(libc::ELOOP);
+        let is_link = format!("is a symbolic link, not a regular file ({why})");
         let cases = [
             (BOOTS, true, "boots.jsonl: it is a directory, not a regular file; remove or rename it"),
             (BOOTS, false, &format!("boots.jsonl {is_link}; remove or rename it")),
