@@ -147,8 +147,8 @@ fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let is_listed = !ctx.world.lists.partial.contains_key(&List::Processes);
     for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers() && row.hang.is_none()) {
         let started_at = lookup::daemons::serving_since(ctx.world, &row.socket);
-        // It does not run, so it has no list. `daemon_failing` reports it if the node needs it, except the end of
-        // a server beside its runtime (cri-dockerd).
+        // It does not run, so it has no list. `daemon_failing` reports it if the node needs it, except the
+        // end of a server beside its runtime (cri-dockerd).
         let is_reported = lookup::daemons::is_runtime_itself(&row.socket);
         if is_reported && row.answer == Answer::Gone && started_at.is_none() && is_listed {
             continue;

@@ -254,23 +254,6 @@ fn a_runtime_that_has_ended_has_no_list_that_could_not_be_read() {
     assert!(lines.contains("finding.confirmed blind_spot/cri/:run:containerd:containerd.sock"), "{lines}");
 }
 
-/// No other finding reports its end, since Docker itself runs on.
-#[test]
-fn a_cri_server_beside_its_runtime_that_has_ended_is_a_blind_spot() {
-    let mut story = Story::new();
-    story.at(1).list(List::Processes, true, |story| {
-        story.found(Who::new(700, 1, "dockerd"), 500, "/system.slice/docker.service", "/usr/bin/dockerd");
-        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
-    });
-    for (second, answer) in [(2, Answer::Answers), (5, Answer::Gone)] {
-        let socket = "/run/cri-dockerd.sock".to_owned();
-        let it = RuntimeLink { socket, answer, events: EventStream::None, since: None };
-        story.until(second * SECOND).say(Origin::Cri, Fact::RuntimeLink(it));
-    }
-    let lines = story.until(30 * SECOND).moment().judge(30 * SECOND).0;
-    assert!(lines.contains("finding.confirmed blind_spot/cri/:run:cri-dockerd.sock"), "{lines}");
-}
-
 /// SIGSTOP of the runtime. It is asked again every 15 s, and a pod is to start meanwhile.
 fn stopped_runtime() -> Story {
     let mut story = running(EventStream::Open);

@@ -7,8 +7,9 @@ use crate::{
     engine::world::CheckpointEntry,
     model::{
         fact::{
-            Bound, Fact, List, Mechanism, NetworksRead, NodeFolders, Origin, RuntimeKind, RuntimeRead,
-            RuntimeSandbox, SIGKILL, Signal, Store, StoreKind, StoreRead,
+            Answer, Bound, EventStream, Fact, List, Mechanism, NetworksRead, NodeFolders, Origin,
+            RuntimeKind, RuntimeLink, RuntimeRead, RuntimeSandbox, SIGKILL, Signal, Store, StoreKind,
+            StoreRead,
         },
         finding::{Blind, BlindSpot, FindingKind, Kind, Severity, UnverifiedRelease},
         recovery::Recovery,
@@ -444,4 +445,21 @@ fn a_record_that_cannot_be_read_is_reported_until_it_can() {
             60100 finding.closed blind_spot/runtime/:var:lib:docker:containers Agent
         ",
     );
+}
+
+/// No other finding reports its end, since Docker itself runs on.
+#[test]
+fn a_cri_server_beside_its_runtime_that_has_ended_is_a_blind_spot() {
+    let mut story = Story::new();
+    story.at(1).list(List::Processes, true, |story| {
+        story.found(Who::new(700, 1, "dockerd"), 500, "/system.slice/docker.service", "/usr/bin/dockerd");
+        story.found(KUBELET, 500, "/system.slice/kubelet.service", "/usr/bin/kubelet");
+    });
+    for (second, answer) in [(2, Answer::Answers), (5, Answer::Gone)] {
+        let socket = "/run/cri-dockerd.sock".to_owned();
+        let it = RuntimeLink { socket, answer, events: EventStream::None, since: None };
+        story.until(second * SECOND).say(Origin::Cri, Fact::RuntimeLink(it));
+    }
+    let lines = story.until(30 * SECOND).moment().judge(30 * SECOND).0;
+    assert!(lines.contains("finding.confirmed blind_spot/cri/:run:cri-dockerd.sock"), "{lines}");
 }

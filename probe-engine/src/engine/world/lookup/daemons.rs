@@ -44,7 +44,8 @@ fn may_serve(comm: &str, socket: &str) -> bool {
     }
 }
 
-/// Whether a known runtime serves this socket itself, and no server beside it, as cri-dockerd does for Docker.
+/// Whether a known runtime serves this socket itself, and no server beside it, as cri-dockerd does for
+/// Docker.
 pub(crate) fn is_runtime_itself(socket: &str) -> bool {
     at_socket(socket).is_some_and(|row| row.cri_server.is_none())
 }
