@@ -7,11 +7,7 @@
 mod driver;
 mod wire;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, bail};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -176,8 +172,13 @@ impl Browser {
 /// Cargo's target folder, which contains this program.
 pub fn target() -> Result<PathBuf> {
     let own = env::current_exe().context("find the running program")?;
-    let is_it = |it: &&Path| it.join("CACHEDIR.TAG").is_file();
-    let found = own.ancestors().find(is_it).map(Path::to_owned);
+    // The folder of a named target is marked too, within the one of all targets.
+    let mut found = None;
+    for folder in own.ancestors().take(5) {
+        if folder.join("CACHEDIR.TAG").is_file() {
+            found = Some(folder.to_owned());
+        }
+    }
     found.with_context(|| format!("{} is not in a target folder of cargo", own.display()))
 }
 
