@@ -8,9 +8,11 @@
 //! The thread reads nothing from the API server except the answers to its writes. It needs the right to
 //! create and patch Events and to patch the status of its own node (docs/kubernetes.md).
 
+mod access;
 mod api_server;
 mod condition;
 mod event;
+mod kubeconfig;
 mod link;
 mod plan;
 mod rest;
@@ -22,7 +24,6 @@ mod token;
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 
 use jiff::Timestamp as WallTime;
-use kube::{Config, api::Patch};
 use serde_json::json;
 use tokio::{
     runtime,
@@ -30,18 +31,20 @@ use tokio::{
     time::{self, Instant},
 };
 
+pub(crate) use self::{
+    access::{Access, AccessError},
+    condition::CONDITION,
+    kubeconfig::access as access_by_kubeconfig,
+    stats::KubernetesStats,
+    store::Store,
+};
 use self::{
-    api_server::{ApiServer, Failure},
+    api_server::{ApiServer, Failure, Patch},
     condition::Condition,
     event::Place,
     link::Link,
     plan::{EventAction, Ledger, Plan, Step},
-};
-pub(crate) use self::{
-    condition::CONDITION,
-    stats::KubernetesStats,
-    store::Store,
-    token::{TokenFile, check as check_token},
+    stats::Resource,
 };
 use crate::{
     model::{change::Finding, finding::Revision, time::Timestamp},
@@ -69,9 +72,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings: what is reported, and where.
 pub(crate) struct Settings {
-    pub(crate) config: Config,
-    /// The file with the token of `config`, if the token is from a file.
-    pub(crate) token_file: Option<TokenFile>,
+    pub(crate) access: Access,
     /// The name of the node's object.
     pub(crate) node: String,
     pub(crate) events: bool,
@@ -158,8 +159,8 @@ impl Planned {
 
 impl Publisher {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { config, token_file, node, events, condition, store } = settings;
-        let url = config.cluster_url.to_string();
+        let Settings { access, node, events, condition, store } = settings;
+        let url = access.url().to_string();
         Self {
             events: events.then(|| Events {
                 ledger: Ledger::default(),
@@ -172,7 +173,7 @@ impl Publisher {
             }),
             condition: condition
                 .then(|| (Condition::default(), Link::new("the node's condition", url.clone()))),
-            server: ApiServer::new(config, token_file, Arc::clone(&stats)),
+            server: ApiServer::new(access, Arc::clone(&stats)),
             node,
             judge,
             revision: View::snapshot(client, |agent| (agent.engine.findings_revision(), agent.has_listed)),
@@ -311,8 +312,8 @@ async fn write_condition(
     if !condition.is_due(verdict, now) {
         return Ok(());
     }
-    let mut patch =
-        async |body| server.patch("/api/v1/nodes", node, Some("status"), &Patch::Strategic(body)).await;
+    let path = format!("/api/v1/nodes/{node}/status");
+    let mut patch = async |body| server.patch(Resource::Condition, &path, Patch::Strategic, &body).await;
     if !condition.knows() {
         // An empty patch is answered with the node's object. The condition that the last agent wrote may be
         // the same.
@@ -329,8 +330,10 @@ async fn send(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<
     let place = Place::of(&step.subject, node);
     let path = place.collection();
     let now = WallTime::now();
-    let change = Patch::Merge(event::change(step, now));
-    let change = async |server: &mut ApiServer| server.patch(&path, &place.name, None, &change).await;
+    let at = format!("{path}/{}", place.name);
+    let change = event::change(step, now);
+    let change =
+        async |server: &mut ApiServer| server.patch(Resource::Event, &at, Patch::Merge, &change).await;
     let begun = event::event(step, &place, node, now);
     match step.action {
         // The last agent may have created it.

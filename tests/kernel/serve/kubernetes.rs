@@ -201,10 +201,10 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
-        (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user authenticates with a program"),
+        (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user logs in by \"exec\""),
         (
             &["--kubernetes-events", "--kubeconfig", &endless],
-            "cannot read /dev/zero: it is not a regular file",
+            "cannot read a certificate authority in /dev/zero: it is not a regular file",
         ),
         (&["--kubernetes-events", "--node", "A/../B"], "\"A/../B\" is not a valid name of a Node object"),
     ] {

@@ -1,33 +1,28 @@
 //! Requests to the API server, and what its answers mean.
 
-use std::{error, iter, sync::Arc, time::Duration};
+use std::{error, iter, mem, sync::Arc, time::Duration};
 
-use http::{Request, Response};
-use http_body_util::{LengthLimitError, Limited};
-use kube::{
-    Client, Config, Error,
-    api::{Patch, PatchParams, PostParams},
-    client::ClientBuilder,
-    core::{Status, request},
-};
-use serde::{Deserialize, Serialize};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::time;
-use tower::util::MapResponseLayer;
 
 use super::{
+    access::{Access, Client, Login},
     condition::Known,
     rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
-    token::TokenFile,
 };
 use crate::sink::escape::escaped;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long each part of a request may take, for connections that nobody waits for any longer.
-const STEP_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection to one address may take, for names with more than one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The field manager: under this name the API server keeps which fields the agent wrote.
 const MANAGER: &str = "sandprobe";
 /// The longest explanation that is logged, bytes.
@@ -100,9 +95,47 @@ impl Answer {
     }
 }
 
+/// A change of an object on the API server, by the content type of the patch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Patch {
+    /// JSON merge patch (RFC 7396).
+    Merge,
+    /// Kubernetes' own, which knows by what the elements of a list are identified.
+    Strategic,
+}
+
+impl Patch {
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+/// The answer to a request that failed (`metav1.Status`).
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    reason: String,
+    message: String,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Details {
+    causes: Vec<Cause>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Cause {
+    reason: String,
+}
+
 pub(super) struct ApiServer {
-    config: Config,
-    token_file: Option<TokenFile>,
+    access: Access,
     /// `None` if a new one must be made.
     client: Option<Client>,
     rest: Rest,
@@ -110,18 +143,8 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    pub(super) fn new(
-        mut config: Config,
-        token_file: Option<TokenFile>,
-        stats: Arc<KubernetesStats>,
-    ) -> Self {
-        config.connect_timeout = Some(STEP_TIMEOUT);
-        config.read_timeout = Some(STEP_TIMEOUT);
-        config.write_timeout = Some(STEP_TIMEOUT);
-        config.reset_reader_on_write = true;
-        // This module retries itself, because retries must be slow.
-        config.default_retry = false;
-        Self { config, token_file, client: None, rest: Rest::default(), stats }
+    pub(super) fn new(access: Access, stats: Arc<KubernetesStats>) -> Self {
+        Self { access, client: None, rest: Rest::default(), stats }
     }
 
     /// Whether the API server did not ask to be left alone for now.
@@ -130,106 +153,119 @@ impl ApiServer {
     }
 
     /// Creates an object in the collection of this path.
-    pub(super) async fn create(&mut self, path: &str, object: &impl Serialize) -> Result<Answer, Failure> {
-        let body = serde_json::to_vec(object).map_err(|why| Failure::Invalid(why.to_string()))?;
-        let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-        self.ask(Resource::Event, request::Request::new(path).create(&params, body)).await
+    pub(super) async fn create(&mut self, path: &str, object: &Value) -> Result<Answer, Failure> {
+        self.ask(Resource::Event, Method::POST, path, "application/json", object).await
     }
 
-    /// Patches the object of this name, or a subresource of it.
+    /// Patches the object at this path, which may be a subresource.
     pub(super) async fn patch(
         &mut self,
+        resource: Resource,
         path: &str,
-        name: &str,
-        part: Option<&str>,
-        patch: &Patch<Value>,
+        kind: Patch,
+        patch: &Value,
     ) -> Result<Answer, Failure> {
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        let request = request::Request::new(path);
-        match part {
-            Some(part) => {
-                let request = request.patch_subresource(part, name, &params, patch);
-                self.ask(Resource::Condition, request).await
-            }
-            None => self.ask(Resource::Event, request.patch(name, &params, patch)).await,
-        }
+        self.ask(resource, Method::PATCH, path, kind.content_type(), patch).await
     }
 
     async fn ask(
         &mut self,
         resource: Resource,
-        request: Result<Request<Vec<u8>>, request::Error>,
+        method: Method,
+        path: &str,
+        content_type: &'static str,
+        body: &Value,
     ) -> Result<Answer, Failure> {
-        let answer = self.answer(request).await;
+        let base = self.access.url().to_string();
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}?fieldManager={MANAGER}", base.trim_end_matches('/')))
+            .header(header::CONTENT_TYPE, content_type)
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, USER_AGENT)
+            .body(Full::from(body.to_string()));
+        let answer = match request {
+            Ok(request) => self.answer(request).await,
+            Err(why) => Err(Failure::Invalid(why.to_string())),
+        };
         self.stats.count(resource, answer.as_ref().err().map_or(Outcome::Done, Failure::outcome));
         answer
     }
 
-    async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
-        let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
-        // The token may have been replaced. A new client also reads the certificates again.
-        let is_old = self.token_file.as_ref().is_some_and(TokenFile::is_due);
-        let client = match &self.client {
-            Some(client) if !is_old => client.clone(),
-            Some(_) | None => self.connect()?,
+    async fn answer(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let token = match &mut self.access.login {
+            Login::Nothing => None,
+            Login::Token(header) => Some(header.clone()),
+            Login::TokenFile(file) => {
+                let (header, is_new) = file.header();
+                if is_new {
+                    // Whoever renews the token renews the certificates too. A new client reads them.
+                    self.client = None;
+                }
+                Some(header)
+            }
         };
-        let asked = time::timeout(REQUEST_TIMEOUT, client.request::<Answer>(request)).await;
-        let answer = match asked {
-            Ok(answer) => answer.map_err(|error| match (failure(&error), &self.token_file) {
-                (Failure::Unknown(said), Some(file)) => Failure::Unknown(file.explain(said)),
-                (failure, _) => failure,
-            }),
-            Err(_late) => Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
-        };
+        if let Some(token) = token {
+            request.headers_mut().insert(header::AUTHORIZATION, token);
+        }
+        let asked = time::timeout(REQUEST_TIMEOUT, self.send(request)).await;
+        let mut answer = asked.unwrap_or_else(|_late| {
+            Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
+        });
+        if let (Err(Failure::Unknown(said)), Login::TokenFile(file)) = (&mut answer, &self.access.login) {
+            *said = file.explain(mem::take(said));
+        }
         if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
             // The next request reads the certificates and the token again, on a new connection.
             self.client = None;
+            if let Login::TokenFile(file) = &mut self.access.login {
+                file.reread();
+            }
         }
         answer
     }
 
-    fn connect(&mut self) -> Result<Client, Failure> {
-        if let Some(file) = &mut self.token_file {
-            // While the file cannot be read, the last token may still be valid.
-            if let Ok(token) = file.read() {
-                self.config.auth_info.token = Some(token);
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => {
+                let made = self.access.client(CONNECT_TIMEOUT);
+                self.client.insert(made.map_err(|why| Failure::Away(chain(&why)))?).clone()
             }
+        };
+        let (head, body) =
+            client.request(request).await.map_err(|why| Failure::Away(chain(&why)))?.into_parts();
+        self.rest.heed(head.status, &head.headers);
+        let body = Limited::new(body, MAX_ANSWER).collect().await;
+        let body = body.map_err(|why| Failure::Away(chain(&*why)))?.to_bytes();
+        if !head.status.is_success() {
+            return Err(failure(head.status, &body));
         }
-        let builder = ClientBuilder::try_from(self.config.clone()).map_err(|error| failure(&error))?;
-        let rest = self.rest.clone();
-        let bounded = MapResponseLayer::new(move |answer: Response<_>| {
-            rest.heed(&answer);
-            answer.map(|body| Limited::new(body, MAX_ANSWER))
-        });
-        let client = builder.with_layer(&bounded).build();
-        Ok(self.client.insert(client).clone())
+        serde_json::from_slice(&body).map_err(|why| {
+            let why = why.to_string();
+            let why = escaped(cut(&why, MAX_MESSAGE));
+            Failure::Away(format!("its answer is not that of an API server: {why}"))
+        })
     }
 }
 
-fn failure(error: &Error) -> Failure {
-    let status = match error {
-        Error::Api(status) => status,
-        Error::SerdeError(why) => {
-            let why = why.to_string();
-            let why = escaped(cut(&why, MAX_MESSAGE));
-            return Failure::Away(format!("its answer is not that of an API server: {why}"));
-        }
-        _ => return Failure::Away(chain(error)),
-    };
-    match status.code {
+fn failure(code: StatusCode, body: &[u8]) -> Failure {
+    // What a proxy answers is no object.
+    let status = serde_json::from_slice(body).unwrap_or_else(|_error| Status {
+        message: String::from_utf8_lossy(body).trim().to_owned(),
+        ..Status::default()
+    });
+    let message = escaped(cut(&status.message, MAX_MESSAGE)).into_owned();
+    match code.as_u16() {
         409 if status.reason == "AlreadyExists" => Failure::Exists,
         // A load balancer that has no API server answers every request with a 404 of its own.
         404 if status.reason == NOT_FOUND => Failure::Gone,
-        403 if is_ending(status) => Failure::Gone,
-        401 => Failure::Unknown(message(status)),
-        403 => Failure::Refused(message(status)),
-        400 | 405 | 413 | 415 | 422 => Failure::Invalid(message(status)),
-        code => Failure::Away(format!("status {code}: {}", message(status))),
+        403 if is_ending(&status) => Failure::Gone,
+        401 => Failure::Unknown(message),
+        403 => Failure::Refused(message),
+        400 | 405 | 413 | 415 | 422 => Failure::Invalid(message),
+        code => Failure::Away(format!("status {code}: {message}")),
     }
-}
-
-fn message(status: &Status) -> String {
-    escaped(cut(&status.message, MAX_MESSAGE)).into_owned()
 }
 
 /// Whether the namespace is being removed, so that nothing can be made in it.
@@ -262,14 +298,14 @@ fn sources<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, failure};
-    use kube::core::Status;
+    use http::StatusCode;
     use serde_json::{Value, json};
+
+    use super::{Failure, failure};
 
     fn of(code: u16, reason: &str, details: Value) -> Failure {
         let status = json!({ "code": code, "reason": reason, "message": "why", "details": details });
-        let status: Status = serde_json::from_value(status).expect("a status");
-        failure(&kube::Error::Api(status.boxed()))
+        failure(StatusCode::from_u16(code).expect("a code"), status.to_string().as_bytes())
     }
 
     #[test]
@@ -290,5 +326,10 @@ mod tests {
         ] {
             assert_eq!(of(code, reason, details), wanted, "{code} {reason}");
         }
+    }
+    #[test]
+    fn the_words_of_a_proxy_are_quoted() {
+        let said = failure(StatusCode::BAD_GATEWAY, b"<b>no\nbackend</b>\n");
+        assert_eq!(said, Failure::Away("status 502: <b>no\\nbackend</b>".to_owned()));
     }
 }

@@ -6,6 +6,7 @@ use jiff::Timestamp as WallTime;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::text::seconds;
 use crate::sink::verdict::{Status, Verdict};
 
 pub(crate) const CONDITION: &str = "SandboxHealthy";
@@ -93,11 +94,6 @@ impl Words {
         };
         Self { status, reason, message: verdict.message.clone() }
     }
-}
-
-/// Formats the time in whole seconds, as the API server keeps it.
-fn seconds(time: WallTime) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

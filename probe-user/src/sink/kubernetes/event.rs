@@ -2,15 +2,11 @@
 //! and the text and the type may be changed later, which events.k8s.io/v1 forbids.
 
 use jiff::Timestamp as WallTime;
-use k8s_openapi::{
-    api::core::v1::{Event, EventSource, ObjectReference},
-    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
-};
 use serde_json::{Value, json};
 
 use super::{
     plan::{EventAction, Object, Step, Subject},
-    text::cut,
+    text::{cut, seconds},
 };
 use crate::model::hash::fnv;
 
@@ -50,49 +46,36 @@ impl Place {
 }
 
 /// Makes the Event of a finding that is reported for the first time.
-pub(super) fn event(step: &Step, place: &Place, node: &str, now: WallTime) -> Event {
+pub(super) fn event(step: &Step, place: &Place, node: &str, now: WallTime) -> Value {
     let (object, _) = &step.subject;
     let involved_object = match object {
         // `kubectl describe node` looks for Events of the node's own agents by this UID.
-        Object::Node => ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Node".to_owned()),
-            name: Some(node.to_owned()),
-            uid: Some(node.to_owned()),
-            ..ObjectReference::default()
-        },
-        Object::Pod { namespace, name, uid } => ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(namespace.clone()),
-            name: Some(name.clone()),
-            uid: Some(uid.as_str().to_owned()),
-            ..ObjectReference::default()
-        },
+        Object::Node => json!({ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node }),
+        Object::Pod { namespace, name, uid } => json!({
+            "apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": name, "uid": uid.as_str(),
+        }),
     };
-    Event {
-        metadata: ObjectMeta {
-            namespace: Some(place.namespace.clone()),
-            name: Some(place.name.clone()),
-            ..ObjectMeta::default()
-        },
-        involved_object,
-        reason: Some(step.reason.word().to_owned()),
-        message: Some(text(step)),
-        type_: Some(kind(step.action).to_owned()),
-        source: Some(EventSource { component: Some(COMPONENT.to_owned()), host: Some(node.to_owned()) }),
-        reporting_component: Some(COMPONENT.to_owned()),
-        reporting_instance: Some(node.to_owned()),
-        first_timestamp: Some(Time(now)),
-        last_timestamp: Some(Time(now)),
-        count: Some(1),
-        ..Event::default()
-    }
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": { "namespace": place.namespace, "name": place.name },
+        "involvedObject": involved_object,
+        "reason": step.reason.word(),
+        "message": text(step),
+        "type": kind(step.action),
+        "source": { "component": COMPONENT, "host": node },
+        "reportingComponent": COMPONENT,
+        "reportingInstance": node,
+        "firstTimestamp": seconds(now),
+        "lastTimestamp": seconds(now),
+        "count": 1,
+    })
 }
 
 /// Makes the patch of an existing Event (JSON merge patch).
 pub(super) fn change(step: &Step, now: WallTime) -> Value {
-    let mut change = json!({ "type": kind(step.action), "message": text(step), "lastTimestamp": Time(now) });
+    let mut change =
+        json!({ "type": kind(step.action), "message": text(step), "lastTimestamp": seconds(now) });
     if let EventAction::Again { count } = step.action {
         change["count"] = json!(count.saturating_add(1));
     }
@@ -147,7 +130,7 @@ mod tests {
         let now = WallTime::from_second(1_795_237_053).expect("a time");
         let on_pod = step(pod("web"), "10.0.0.7 leaked", EventAction::Begin);
         let place = Place::of(&on_pod.subject, "n1");
-        let made = serde_json::to_value(event(&on_pod, &place, "n1", now)).expect("JSON");
+        let made = event(&on_pod, &place, "n1", now);
         let wanted = json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -172,7 +155,7 @@ mod tests {
             (of_node.namespace.as_str(), of_node.collection().as_str()),
             ("default", "/api/v1/namespaces/default/events")
         );
-        let made = serde_json::to_value(event(&on_node, &of_node, "n1", now)).expect("JSON");
+        let made = event(&on_node, &of_node, "n1", now);
         assert_eq!(
             made["involvedObject"],
             json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "n1" })

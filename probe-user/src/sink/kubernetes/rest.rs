@@ -1,11 +1,8 @@
 //! How long the API server is left alone.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::{HeaderMap, StatusCode};
 use jiff::Timestamp as WallTime;
 use tokio::time::Instant;
 
@@ -15,24 +12,24 @@ use crate::sink::net::retry_after::retry_after;
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The time until which the API server, or a proxy in front of it, asked to be left alone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Rest(Arc<Mutex<Option<Instant>>>);
+#[derive(Debug, Default)]
+pub(super) struct Rest(Option<Instant>);
 
 impl Rest {
     /// Obeys the `Retry-After` of an answer, up to [`MAX_WAIT`]. The agents of a cluster do not come back
     /// together.
-    pub(super) fn heed<B>(&self, answer: &Response<B>) {
-        if !matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+    pub(super) fn heed(&mut self, status: StatusCode, headers: &HeaderMap) {
+        if !matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             return;
         }
-        if let Some(asked) = retry_after(answer.headers()) {
+        if let Some(asked) = retry_after(headers) {
             let until = Instant::now() + asked.min(MAX_WAIT).mul_f64(1.0 + random() / 4.0);
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+            self.0 = Some(until);
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|until| until <= Instant::now())
+        self.0.is_none_or(|until| until <= Instant::now())
     }
 }
 

@@ -11,11 +11,10 @@ use std::{
     time::Duration,
 };
 
-use kube::Config;
 use tokio::time::Instant;
 
 use super::{
-    Events, Planned,
+    Access, Events, Planned,
     api_server::ApiServer,
     link::Link,
     plan::{EventAction, Ledger, Object, Step},
@@ -63,7 +62,7 @@ fn read(stream: &TcpStream) {
 
 fn server(address: SocketAddr) -> ApiServer {
     let url = format!("http://{address}").parse().expect("a URL");
-    ApiServer::new(Config::new(url), None, Arc::new(KubernetesStats::default()))
+    ApiServer::new(Access::new(url), Arc::new(KubernetesStats::default()))
 }
 
 fn step(number: usize, action: EventAction) -> Step {

@@ -7,8 +7,6 @@ use std::{
 };
 
 use http::HeaderValue;
-use kube::config::AuthInfo;
-use secrecy::{ExposeSecret as _, SecretString};
 use tokio::time::Instant;
 
 use crate::bounded_read;
@@ -28,47 +26,59 @@ pub(crate) enum TokenError {
 }
 
 /// The file of a token, which is read again from time to time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
-    read_at: Option<Instant>,
+    /// The header with the last token that could be read.
+    header: HeaderValue,
+    read_at: Instant,
     /// Why the token could not be used when the file was last read.
     trouble: Option<String>,
 }
 
-/// Checks the token, and puts it into `auth` as it is sent. Returns the token's file, if it is from a file.
-pub(crate) fn check(auth: &mut AuthInfo) -> Result<Option<TokenFile>, TokenError> {
-    if let Some(token) = &auth.token {
-        // The kube library also prefers it to the file.
-        auth.token = Some(sendable(token.expose_secret(), "the kubeconfig")?);
-        auth.token_file = None;
-        return Ok(None);
+/// Returns the header with this token. The line break with which many editors and commands end a file is
+/// removed.
+pub(super) fn bearer(text: &str, whose: &str) -> Result<HeaderValue, TokenError> {
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(TokenError::Empty(whose.to_owned()));
     }
-    let Some(path) = auth.token_file.take() else { return Ok(None) };
-    let mut file = TokenFile { path: path.into(), read_at: None, trouble: None };
-    auth.token = Some(file.read()?);
-    Ok(Some(file))
+    let mut header = HeaderValue::from_str(&format!("Bearer {token}"))
+        .map_err(|_error| TokenError::Unsendable(whose.to_owned()))?;
+    header.set_sensitive(true);
+    Ok(header)
 }
 
 impl TokenFile {
-    pub(crate) fn path(&self) -> &Path {
+    /// Reads the file for the first time.
+    pub(super) fn open(path: PathBuf) -> Result<Self, TokenError> {
+        let header = read(&path)?;
+        Ok(Self { path, header, read_at: Instant::now(), trouble: None })
+    }
+
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether the file must be read again.
-    pub(super) fn is_due(&self) -> bool {
-        self.read_at.is_none_or(|at| at.elapsed() >= PERIOD)
+    /// Returns the header with the token, and whether the token may be another one than before.
+    pub(super) fn header(&mut self) -> (HeaderValue, bool) {
+        let is_due = self.read_at.elapsed() >= PERIOD;
+        if is_due {
+            self.reread();
+        }
+        (self.header.clone(), is_due)
     }
 
-    pub(super) fn read(&mut self) -> Result<SecretString, TokenError> {
-        self.read_at = Some(Instant::now());
-        let path = self.path.display().to_string();
-        let token = match bounded_read::read_text(&self.path) {
-            Ok(text) => sendable(&text, &path),
-            Err(why) => Err(TokenError::Unreadable { path, why }),
+    /// Reads the file again. If it cannot be read, the last token may still be valid.
+    pub(super) fn reread(&mut self) {
+        self.read_at = Instant::now();
+        self.trouble = match read(&self.path) {
+            Ok(header) => {
+                self.header = header;
+                None
+            }
+            Err(why) => Some(why.to_string()),
         };
-        self.trouble = token.as_ref().err().map(TokenError::to_string);
-        token
     }
 
     /// Adds what is wrong with the file to the API server's reason for not accepting the token.
@@ -80,82 +90,62 @@ impl TokenFile {
     }
 }
 
-/// Checks that the token can be sent. The line break with which many editors and commands end a file is
-/// removed.
-fn sendable(text: &str, whose: &str) -> Result<SecretString, TokenError> {
-    let token = text.trim();
-    if token.is_empty() {
-        return Err(TokenError::Empty(whose.to_owned()));
-    }
-    if HeaderValue::from_str(token).is_err() {
-        return Err(TokenError::Unsendable(whose.to_owned()));
-    }
-    Ok(token.into())
+fn read(path: &Path) -> Result<HeaderValue, TokenError> {
+    let text = bounded_read::read_text(path)
+        .map_err(|why| TokenError::Unreadable { path: path.display().to_string(), why })?;
+    bearer(&text, &path.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
-    use kube::config::AuthInfo;
     use nix::{sys::stat::Mode, unistd::mkfifo};
-    use secrecy::{ExposeSecret as _, SecretString};
 
-    use super::check;
-
-    fn inline(token: &str) -> AuthInfo {
-        AuthInfo { token: Some(SecretString::from(token)), ..AuthInfo::default() }
-    }
-
-    fn in_file(path: &Path) -> AuthInfo {
-        AuthInfo { token_file: Some(path.display().to_string()), ..AuthInfo::default() }
-    }
-
-    fn token(auth: &AuthInfo) -> &str {
-        auth.token.as_ref().expect("a token").expose_secret()
-    }
+    use super::{TokenFile, bearer};
 
     #[test]
     fn white_space_around_a_token_is_no_part_of_it() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("token");
         for text in ["abc", "abc\n", "abc\r\n", " abc \n\n"] {
-            let mut auth = inline(text);
-            assert!(check(&mut auth).expect("a token").is_none());
-            assert_eq!(token(&auth), "abc", "{text:?}");
+            assert_eq!(bearer(text, "the kubeconfig").expect("a token"), "Bearer abc", "{text:?}");
             fs::write(&path, text).expect("a file");
-            let mut auth = in_file(&path);
-            let mut file = check(&mut auth).expect("a token").expect("a file");
-            assert_eq!((token(&auth), &auth.token_file), ("abc", &None), "{text:?}");
-            assert!(!file.is_due());
+            let mut file = TokenFile::open(path.clone()).expect("a token");
+            assert!(matches!(file.header(), (header, false) if header == "Bearer abc"), "{text:?}");
             fs::write(&path, "next\n").expect("a file");
-            assert_eq!(file.read().expect("a token").expose_secret(), "next");
+            file.reread();
+            assert_eq!(file.header().0, "Bearer next");
             assert_eq!(file.explain("no".to_owned()), "no");
             fs::write(&path, "\n").expect("a file");
-            assert!(file.read().is_err());
-            let told = format!("no; the token in {} is empty", path.display());
-            assert_eq!(file.explain("no".to_owned()), told);
+            file.reread();
+            assert_eq!(file.header().0, "Bearer next");
+            let said = format!("no; the token in {} is empty", path.display());
+            assert_eq!(file.explain("no".to_owned()), said);
         }
-        assert!(check(&mut AuthInfo::default()).expect("none is needed").is_none());
     }
 
     #[test]
     fn what_cannot_be_sent_is_said() {
         let place = tempfile::tempdir().expect("a folder");
         let path = place.path().join("token");
-        let said = |mut auth: AuthInfo| check(&mut auth).expect_err("it cannot be sent").to_string();
+        let of_config =
+            |text: &str| bearer(text, "the kubeconfig").expect_err("it cannot be sent").to_string();
         assert_eq!(
-            said(inline("a\nb")),
+            of_config("a\nb"),
             "the token in the kubeconfig has a line break or another control character in it"
         );
-        assert_eq!(said(inline(" \n")), "the token in the kubeconfig is empty");
+        assert_eq!(of_config(" \n"), "the token in the kubeconfig is empty");
+        let of_file = || match TokenFile::open(path.clone()) {
+            Ok(_) => "nothing".to_owned(),
+            Err(why) => why.to_string(),
+        };
         let name = path.display();
         assert_eq!(
-            said(in_file(&path)),
+            of_file(),
             format!("cannot read the token in {name}: No such file or directory (os error 2)")
         );
         mkfifo(&path, Mode::S_IRWXU).expect("a FIFO");
-        let fifo = format!("cannot read the token in {name}: it is not a regular file");
-        assert_eq!(said(in_file(&path)), fifo);
+        assert_eq!(of_file(), format!("cannot read the token in {name}: it is not a regular file"));
     }
 }

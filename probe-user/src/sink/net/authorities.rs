@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustls::RootCertStore;
 
-use super::pem::{Unreadable, certificates};
+use super::pem::{Source, Unreadable};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorityError {
@@ -19,19 +19,28 @@ pub(crate) enum AuthorityError {
 /// Returns the authorities of the file, or the system's without one. `flag` is the option that names the
 /// file.
 pub(crate) fn authorities(ca: Option<&Path>, flag: &'static str) -> Result<RootCertStore, AuthorityError> {
+    match ca {
+        Some(path) => authorities_in(&Source::File(path.to_owned())),
+        None => authorities_of_system(flag),
+    }
+}
+
+pub(crate) fn authorities_in(source: &Source) -> Result<RootCertStore, AuthorityError> {
     let mut roots = RootCertStore::empty();
-    let Some(path) = ca else {
-        let found = rustls_native_certs::load_native_certs();
-        // The system may have old certificates that rustls no longer accepts. They are skipped.
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = found.errors.first().map(|why| format!(" ({why})")).unwrap_or_default();
-            return Err(AuthorityError::None { why, flag });
-        }
-        return Ok(roots);
-    };
-    for certificate in certificates("a certificate authority", path)? {
+    for certificate in source.certificates("a certificate authority")? {
         roots.add(certificate).map_err(AuthorityError::Unusable)?;
+    }
+    Ok(roots)
+}
+
+fn authorities_of_system(flag: &'static str) -> Result<RootCertStore, AuthorityError> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    // The system may have old certificates that rustls no longer accepts. They are skipped.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why = found.errors.first().map(|why| format!(" ({why})")).unwrap_or_default();
+        return Err(AuthorityError::None { why, flag });
     }
     Ok(roots)
 }

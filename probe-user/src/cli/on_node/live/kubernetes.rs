@@ -1,29 +1,21 @@
 //! The flags for what goes to the API server of the cluster, and how the server is reached.
 
 use std::{
-    path::{self, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
-use http::uri::Scheme;
-use kube::{
-    Client, Config,
-    config::{InClusterError, KubeConfigOptions, Kubeconfig},
-};
-use tokio::runtime;
 
 use crate::{
-    bounded_read,
     confine::{Confinement, Remote, role::Role},
     recording::Header,
     sink::{
-        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, Store, TokenFile, check_token},
-        net::{
-            loop_queue,
-            url::{self, is_loopback},
+        kubernetes::{
+            Access, AccessError, CONDITION, KubernetesStats, Reporter, Settings, Store, access_by_kubeconfig,
         },
+        net::loop_queue,
         state::state_writes::StateWrites,
         verdict::Judge,
     },
@@ -55,9 +47,8 @@ pub(super) struct KubernetesArgs {
 
 /// What goes to the API server, and where that is.
 pub(super) struct Target {
-    config: Config,
+    access: Access,
     port: u16,
-    token_file: Option<TokenFile>,
     events: bool,
     condition: bool,
 }
@@ -78,20 +69,13 @@ impl KubernetesArgs {
                  and \".\": give the right one with --node NAME"
             );
         }
-        // The client library is made for tasks; nothing of this waits.
-        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let (config, token_file) = runtime.block_on(async {
-            let mut config = match kubeconfig {
-                Some(file) => outside(file).await?,
-                None => Config::incluster().map_err(|why| no_pod(&why))?,
-            };
-            let token_file = check_token(&mut config.auth_info).context("cannot ask the API server")?;
-            keep_secret(&config)?;
-            Client::try_from(config.clone()).context("cannot connect to the API server")?;
-            anyhow::Ok((config, token_file))
-        })?;
-        let port = port(&config)?;
-        Ok(Some(Target { config, port, token_file, events, condition }))
+        let access = match kubeconfig {
+            Some(file) => access_by_kubeconfig(file)
+                .with_context(|| format!("cannot use the kubeconfig {}", file.display()))?,
+            None => Access::of_pod().map_err(|why| no_pod(&why))?,
+        };
+        let port = access.check().context("cannot ask the API server")?;
+        Ok(Some(Target { access, port, events, condition }))
     }
 }
 
@@ -107,88 +91,20 @@ fn is_label(label: &str) -> bool {
         && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-fn no_pod(why: &InClusterError) -> anyhow::Error {
+fn no_pod(why: &AccessError) -> anyhow::Error {
     let why = match why {
-        InClusterError::ReadEnvironmentVariable(_) => "this is not a pod of a cluster".to_owned(),
+        AccessError::NoPod => why.to_string(),
         why => format!("the pod's service account cannot be used: {why}"),
     };
     anyhow!("cannot reach the API server: {why}; give --kubeconfig FILE, or leave --kubernetes-… out")
 }
 
-/// Returns the port of the API server.
-fn port(Config { cluster_url, .. }: &Config) -> anyhow::Result<u16> {
-    let usual = if cluster_url.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
-    let port = cluster_url.authority().and_then(|authority| url::port(authority, usual));
-    port.with_context(|| format!("cannot ask the API server: {cluster_url} has no valid port"))
-}
-
-/// Refuses to send a token or a password over the network without TLS. kubectl leaves them out in that case,
-/// but without them this agent would be nobody.
-fn keep_secret(Config { cluster_url, auth_info, .. }: &Config) -> anyhow::Result<()> {
-    let is_encrypted = cluster_url.scheme() == Some(&Scheme::HTTPS);
-    let has_secret = auth_info.token.is_some() || auth_info.password.is_some();
-    if has_secret && !is_encrypted && !cluster_url.host().is_some_and(is_loopback) {
-        bail!(
-            "cannot ask the API server: {cluster_url} is not encrypted, and the token or password would be readable on the \
-             network: give the https:// address of the API server in the kubeconfig"
-        );
-    }
-    Ok(())
-}
-
-async fn outside(file: &Path) -> anyhow::Result<Config> {
-    let read = async {
-        // It is read by its absolute path, because the paths in it are relative to its directory, whatever a
-        // thread's own is.
-        bounded_read::read(file)?;
-        let kubeconfig = Kubeconfig::read_from(path::absolute(file)?)?;
-        for path in files(&kubeconfig) {
-            bounded_read::read(Path::new(path)).with_context(|| format!("cannot read {path}"))?;
-        }
-        let authority = authority(&kubeconfig);
-        let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        // The authority is read again when it changes, as in a pod.
-        config.root_cert_file = authority;
-        // The environment's proxy is meant for other programs.
-        config.proxy_url = None;
-        if config.auth_info.exec.is_some() || config.auth_info.auth_provider.is_some() {
-            bail!("its user authenticates with a program, which a confined agent cannot start");
-        }
-        Ok(config)
-    };
-    read.await.with_context(|| format!("cannot use the kubeconfig {}", file.display()))
-}
-
-/// Returns the files with certificates that a kubeconfig names. The library reads them whole.
-fn files(kubeconfig: &Kubeconfig) -> impl Iterator<Item = &String> {
-    let clusters =
-        kubeconfig.clusters.iter().filter_map(|it| it.cluster.as_ref()?.certificate_authority.as_ref());
-    let users = kubeconfig.auth_infos.iter().filter_map(|it| it.auth_info.as_ref());
-    let own = users.flat_map(|it| [it.client_certificate.as_ref(), it.client_key.as_ref()]);
-    clusters.chain(own.flatten())
-}
-
-/// Returns the file with the authority of the API server, if the kubeconfig does not contain it.
-fn authority(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
-    let current = kubeconfig.current_context.as_ref()?;
-    let context = kubeconfig.contexts.iter().find(|it| it.name == *current)?.context.as_ref()?;
-    let cluster = kubeconfig.clusters.iter().find(|it| it.name == context.cluster)?.cluster.as_ref()?;
-    if cluster.certificate_authority_data.is_some() {
-        return None;
-    }
-    cluster.certificate_authority.as_ref().map(PathBuf::from)
-}
-
 impl Target {
     /// Returns what the thread that asks the API server needs.
     pub(super) fn remote(&self) -> Remote {
-        let Config { auth_info, root_cert, root_cert_file, .. } = &self.config;
-        let named = [&auth_info.client_certificate, &auth_info.client_key];
-        let token = self.token_file.as_ref().map(TokenFile::path);
-        let files = named.into_iter().flatten().map(Path::new).chain(token).chain(root_cert_file.as_deref());
-        let own = files.filter_map(Path::parent);
-        let has_authority = root_cert.is_some() || root_cert_file.is_some();
-        let of_system: &[&str] = if has_authority { &[] } else { &SYSTEM };
+        let files = self.access.files();
+        let own = files.iter().filter_map(|file| file.parent());
+        let of_system: &[&str] = if self.access.needs_system_authorities() { &SYSTEM } else { &[] };
         let dirs = own.chain(of_system.iter().map(Path::new)).map(Path::to_owned).collect();
         Remote { port: self.port, dirs }
     }
@@ -198,7 +114,7 @@ impl Target {
         let events = self.events.then_some("Events of findings");
         let condition = self.condition.then(|| format!("the node's condition {CONDITION}"));
         let sent: Vec<_> = events.map(str::to_owned).into_iter().chain(condition).collect();
-        format!("{} go to {}\n", sent.join(" and "), self.config.cluster_url)
+        format!("{} go to {}\n", sent.join(" and "), self.access.url())
     }
 
     pub(super) fn start(
@@ -210,7 +126,7 @@ impl Target {
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
     ) -> anyhow::Result<Reporter> {
-        let Self { config, port: _, token_file, events, condition } = self;
+        let Self { access, port: _, events, condition } = self;
         let store = match state {
             Some((dir, writes)) if events => {
                 let opened = confinement.start(Role::Store, || Store::open(dir, header, writes))?;
@@ -218,7 +134,7 @@ impl Target {
             }
             Some(_) | None => None,
         };
-        let settings = Settings { config, token_file, node: header.node.clone(), events, condition, store };
+        let settings = Settings { access, node: header.node.clone(), events, condition, store };
         confinement
             .start(Role::Kubernetes, || Reporter::start(settings, client, judge, stats))?
             .context(THREAD)
@@ -227,43 +143,7 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use kube::{Config, config::AuthInfo};
-
-    use super::{is_name, keep_secret, port};
-
-    #[test]
-    fn the_port_is_the_named_one_or_the_scheme_s() {
-        for (url, wanted) in [
-            ("https://a", Some(443)),
-            ("http://a", Some(80)),
-            ("https://a:6443", Some(6443)),
-            ("https://a:65536", None),
-        ] {
-            assert_eq!(port(&Config::new(url.parse().expect("a URL"))).ok(), wanted, "{url}");
-        }
-    }
-
-    #[test]
-    fn a_secret_is_not_sent_where_others_can_read_it() {
-        let token = || AuthInfo { token: Some("abc".into()), ..AuthInfo::default() };
-        let password = || AuthInfo { password: Some("abc".into()), ..AuthInfo::default() };
-        for (url, auth_info, is_fine) in [
-            ("https://api.example:6443", token(), true),
-            ("http://127.0.0.1:8001", token(), true),
-            ("http://[::1]:8001", password(), true),
-            ("http://localhost", token(), true),
-            ("http://api.example:8080", AuthInfo::default(), true),
-            ("http://api.example:8080", token(), false),
-            ("http://10.0.0.1", password(), false),
-        ] {
-            let mut config = Config::new(url.parse().expect("a URL"));
-            config.auth_info = auth_info;
-            let kept = keep_secret(&config).map_err(|why| why.to_string());
-            assert_eq!(kept.is_ok(), is_fine, "{url}: {kept:?}");
-            let told = kept.err().unwrap_or_default();
-            assert!(!told.contains("abc") && (is_fine || told.contains(url)), "{told}");
-        }
-    }
+    use super::is_name;
 
     #[test]
     fn a_node_has_a_name_as_other_objects() {

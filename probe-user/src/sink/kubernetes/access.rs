@@ -1,0 +1,207 @@
+//! Where the API server is, how its certificate is checked, and how this agent logs in: by the service account
+//! of its pod, or by a kubeconfig.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Uri,
+    uri::{Authority, Scheme},
+};
+use http_body_util::Full;
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client as HttpClient, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{InvalidDnsNameError, ServerName},
+};
+
+use super::token::{TokenError, TokenFile};
+use crate::sink::net::{
+    authorities::{AuthorityError, authorities, authorities_in},
+    pem::{Source, Unreadable},
+    url,
+};
+
+/// The folder of a pod's service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// The variables with the address of the API server, which the kubelet sets in each container.
+const HOST: &str = "KUBERNETES_SERVICE_HOST";
+const PORT: &str = "KUBERNETES_SERVICE_PORT";
+
+pub(super) type Client = HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccessError {
+    #[error("this is not a pod of a cluster")]
+    NoPod,
+    #[error("{HOST} and {PORT} have no address: {0}")]
+    NoAddress(http::uri::InvalidUri),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    #[error("no certificate can have its tls-server-name: {0}")]
+    ServerName(#[from] InvalidDnsNameError),
+    #[error("TLS with these files does not work: {0}")]
+    Unusable(#[from] rustls::Error),
+    #[error("{0} has no valid port")]
+    Port(Uri),
+    #[error(
+        "{0} is not encrypted, and the token would be readable on the network: give the https:// address of the \
+         API server in the kubeconfig"
+    )]
+    Readable(Uri),
+}
+
+/// How the API server is reached. It has secrets, so it has no `Debug`.
+#[derive(Clone)]
+pub(crate) struct Access {
+    pub(super) url: Uri,
+    /// `None`: the system's authorities.
+    pub(super) authority: Option<Source>,
+    /// The name that the server's certificate must have, if it is not the one in the URL.
+    pub(super) server_name: Option<String>,
+    /// The agent's own certificate and its key.
+    pub(super) identity: Option<(Source, Source)>,
+    pub(super) login: Login,
+}
+
+/// What the agent sends to log in.
+#[derive(Clone)]
+pub(super) enum Login {
+    /// Nothing: a certificate is enough, or `kubectl proxy` logs in.
+    Nothing,
+    Token(HeaderValue),
+    TokenFile(TokenFile),
+}
+
+impl Access {
+    pub(crate) fn new(url: Uri) -> Self {
+        Self { url, authority: None, server_name: None, identity: None, login: Login::Nothing }
+    }
+
+    /// Returns the access of a pod's service account.
+    pub(crate) fn of_pod() -> Result<Self, AccessError> {
+        let (Ok(host), Ok(port)) = (env::var(HOST), env::var(PORT)) else { return Err(AccessError::NoPod) };
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        let url = format!("https://{host}:{port}/").parse().map_err(AccessError::NoAddress)?;
+        let folder = Path::new(SERVICE_ACCOUNT);
+        Ok(Self {
+            authority: Some(Source::File(folder.join("ca.crt"))),
+            login: Login::TokenFile(TokenFile::open(folder.join("token"))?),
+            ..Self::new(url)
+        })
+    }
+
+    pub(crate) fn url(&self) -> &Uri {
+        &self.url
+    }
+
+    /// Checks all that can be checked without the API server. Returns the server's port.
+    pub(crate) fn check(&self) -> Result<u16, AccessError> {
+        let is_encrypted = self.url.scheme() == Some(&Scheme::HTTPS);
+        let is_here = self.url.host().is_some_and(url::is_loopback);
+        // kubectl leaves the token out in that case, but without it this agent would be nobody.
+        if !matches!(self.login, Login::Nothing) && !is_encrypted && !is_here {
+            return Err(AccessError::Readable(self.url.clone()));
+        }
+        self.tls()?;
+        let usual = if is_encrypted { 443 } else { 80 };
+        let port = self.url.authority().and_then(|authority: &Authority| url::port(authority, usual));
+        port.ok_or_else(|| AccessError::Port(self.url.clone()))
+    }
+
+    /// The files that are read again while the agent runs.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let own = self.identity.iter().flat_map(|(certificate, key)| [certificate, key]);
+        let pem = own.chain(&self.authority).filter_map(Source::file);
+        let token = match &self.login {
+            Login::TokenFile(file) => Some(file.path()),
+            Login::Nothing | Login::Token(_) => None,
+        };
+        pem.chain(token).map(Path::to_owned).collect()
+    }
+
+    /// Whether only the system's certificate authorities can check the server.
+    pub(crate) fn needs_system_authorities(&self) -> bool {
+        self.authority.is_none()
+    }
+
+    /// Reads the certificates, and makes a client with them.
+    pub(super) fn client(&self, connect_timeout: Duration) -> Result<Client, AccessError> {
+        let mut http = HttpConnector::new();
+        http.set_connect_timeout(Some(connect_timeout));
+        http.enforce_http(false);
+        http.set_nodelay(true);
+        let mut https = HttpsConnectorBuilder::new().with_tls_config(self.tls()?).https_or_http();
+        if let Some(name) = &self.server_name {
+            let name = ServerName::try_from(name.clone())?;
+            https = https.with_server_name_resolver(FixedServerNameResolver::new(name));
+        }
+        Ok(HttpClient::builder(TokioExecutor::new()).build(https.enable_http1().wrap_connector(http)))
+    }
+
+    fn tls(&self) -> Result<ClientConfig, AccessError> {
+        let roots = match &self.authority {
+            Some(source) => authorities_in(source)?,
+            None if self.url.scheme() == Some(&Scheme::HTTPS) => authorities(None, "certificate-authority")?,
+            None => RootCertStore::empty(),
+        };
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots);
+        Ok(match &self.identity {
+            Some((certificate, key)) => {
+                let chain = certificate.certificates("a client certificate")?;
+                config.with_client_auth_cert(chain, key.private_key()?)?
+            }
+            None => config.with_no_client_auth(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::{Access, Login};
+
+    #[test]
+    fn the_port_is_the_named_one_or_the_scheme_s() {
+        for (url, wanted) in [("http://a", Some(80)), ("http://a:6443", Some(6443)), ("http://a:65536", None)]
+        {
+            assert_eq!(Access::new(url.parse().expect("a URL")).check().ok(), wanted, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_sent_where_others_can_read_it() {
+        let token = || Login::Token(HeaderValue::from_static("Bearer abc"));
+        for (url, login, is_fine) in [
+            ("http://127.0.0.1:8001", token(), true),
+            ("http://[::1]:8001", token(), true),
+            ("http://localhost", token(), true),
+            ("http://api.example:8080", Login::Nothing, true),
+            ("http://api.example:8080", token(), false),
+            ("http://10.0.0.1", token(), false),
+        ] {
+            let access = Access { login, ..Access::new(url.parse().expect("a URL")) };
+            let checked = access.check().map_err(|why| why.to_string());
+            assert_eq!(checked.is_ok(), is_fine, "{url}: {checked:?}");
+            let said = checked.err().unwrap_or_default();
+            assert!(!said.contains("abc") && (is_fine || said.contains(url)), "{said}");
+        }
+    }
+}
