@@ -85,11 +85,23 @@ pub enum Recovered {
     Listening,
 }
 
+/// Namespaces into which clusters and CNI plugins are installed, by the plugins' own manifests.
+const SYSTEM: [&str; 8] = [
+    "kube-system",
+    "calico-apiserver",
+    "calico-system",
+    "cilium",
+    "kube-flannel",
+    "openshift-multus",
+    "openshift-ovn-kubernetes",
+    "tigera-operator",
+];
+
 impl Default for Rules {
     fn default() -> Self {
         Self {
             quiet: Duration::from_secs(60),
-            system: vec!["kube-system".to_owned()],
+            system: SYSTEM.map(str::to_owned).to_vec(),
             recovered: Recovered::default(),
             target: target(),
         }

@@ -200,8 +200,8 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
         (&["--kubernetes-events"][..], "this is not a pod of a cluster; give --kubeconfig FILE"),
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
-        (&["--kubernetes-events", "--kubeconfig", &broken], "cannot use the kubeconfig"),
-        (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user logs in by \"exec\""),
+        (&["--kubernetes-events", "--kubeconfig", &broken], "/broken: it is not a kubeconfig: see line 2"),
+        (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user has \"exec\", but"),
         (
             &["--kubernetes-events", "--kubeconfig", &endless],
             "cannot read a certificate authority in /dev/zero: it is not a regular file",

@@ -7,10 +7,10 @@ use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time;
+use tokio::time::{self, Instant};
 
 use super::{
-    access::{Access, Client, Login},
+    access::{Access, AccessError, Client, Login},
     condition::Known,
     rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
@@ -20,8 +20,9 @@ use crate::sink::escape::escaped;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a connection to one address may take, for names with more than one.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the token and the certificates are read again. The kubelet replaces a token long before it
+/// expires.
+const PERIOD: Duration = Duration::from_secs(60);
 const USER_AGENT: &str = concat!("sandprobe/", env!("CARGO_PKG_VERSION"));
 /// The field manager: under this name the API server keeps which fields the agent wrote.
 const MANAGER: &str = "sandprobe";
@@ -136,15 +137,16 @@ struct Cause {
 
 pub(super) struct ApiServer {
     access: Access,
-    /// `None` if a new one must be made.
     client: Option<Client>,
+    /// When the token and the certificates were read; `None` if the next request must read them.
+    read_at: Option<Instant>,
     rest: Rest,
     stats: Arc<KubernetesStats>,
 }
 
 impl ApiServer {
     pub(super) fn new(access: Access, stats: Arc<KubernetesStats>) -> Self {
-        Self { access, client: None, rest: Rest::default(), stats }
+        Self { access, client: None, read_at: None, rest: Rest::default(), stats }
     }
 
     /// Whether the API server did not ask to be left alone for now.
@@ -176,10 +178,9 @@ impl ApiServer {
         content_type: &'static str,
         body: &Value,
     ) -> Result<Answer, Failure> {
-        let base = self.access.url().to_string();
         let request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}?fieldManager={MANAGER}", base.trim_end_matches('/')))
+            .uri(format!("{}{path}?fieldManager={MANAGER}", self.access.base()))
             .header(header::CONTENT_TYPE, content_type)
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, USER_AGENT)
@@ -193,22 +194,11 @@ impl ApiServer {
     }
 
     async fn answer(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let token = match &mut self.access.login {
-            Login::Nothing => None,
-            Login::Token(header) => Some(header.clone()),
-            Login::TokenFile(file) => {
-                let (header, is_new) = file.header();
-                if is_new {
-                    // Whoever renews the token renews the certificates too. A new client reads them.
-                    self.client = None;
-                }
-                Some(header)
-            }
-        };
-        if let Some(token) = token {
+        let client = self.client().map_err(|why| Failure::Away(chain(&why)))?;
+        if let Some(token) = self.access.token() {
             request.headers_mut().insert(header::AUTHORIZATION, token);
         }
-        let asked = time::timeout(REQUEST_TIMEOUT, self.send(request)).await;
+        let asked = time::timeout(REQUEST_TIMEOUT, self.send(&client, request)).await;
         let mut answer = asked.unwrap_or_else(|_late| {
             Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
         });
@@ -216,25 +206,34 @@ impl ApiServer {
             *said = file.explain(mem::take(said));
         }
         if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
-            // The next request reads the certificates and the token again, on a new connection.
-            self.client = None;
-            if let Login::TokenFile(file) = &mut self.access.login {
-                file.reread();
-            }
+            self.read_at = None;
         }
         answer
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
-        let client = match &self.client {
-            Some(client) => client.clone(),
-            None => {
-                let made = self.access.client(CONNECT_TIMEOUT);
-                self.client.insert(made.map_err(|why| Failure::Away(chain(&why)))?).clone()
-            }
+    /// Returns the client. From time to time it reads the token and the certificates again, for a new
+    /// connection. The old ones are used while the new ones cannot be read.
+    fn client(&mut self) -> Result<Client, AccessError> {
+        if let Some(client) = &self.client
+            && self.read_at.is_some_and(|at| at.elapsed() < PERIOD)
+        {
+            return Ok(client.clone());
+        }
+        if let Login::TokenFile(file) = &mut self.access.login {
+            file.read();
+        }
+        let client = match (self.access.client(), self.client.take()) {
+            (Ok(new), _) => new,
+            (Err(_unreadable), Some(old)) => old,
+            (Err(why), None) => return Err(why),
         };
-        let (head, body) =
-            client.request(request).await.map_err(|why| Failure::Away(chain(&why)))?.into_parts();
+        self.read_at = Some(Instant::now());
+        Ok(self.client.insert(client).clone())
+    }
+
+    async fn send(&mut self, client: &Client, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+        let answer = client.request(request).await.map_err(|why| Failure::Away(chain(&why)))?;
+        let (head, body) = answer.into_parts();
         self.rest.heed(head.status, &head.headers);
         let body = Limited::new(body, MAX_ANSWER).collect().await;
         let body = body.map_err(|why| Failure::Away(chain(&*why)))?.to_bytes();

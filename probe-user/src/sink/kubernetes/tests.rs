@@ -1,24 +1,29 @@
 //! Requests to an overloaded API server.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
 };
 
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Access, Events, Planned,
+    Events, Planned,
+    access::{Access, Login},
     api_server::ApiServer,
     link::Link,
     plan::{EventAction, Ledger, Object, Step},
     stats::KubernetesStats,
+    token::TokenFile,
 };
 use crate::{
     model::{
@@ -49,15 +54,19 @@ fn start(status: &'static str, header: &'static str) -> (SocketAddr, Arc<AtomicU
     (address, asked)
 }
 
-fn read(stream: &TcpStream) {
+/// Reads a request, and returns its head.
+fn read(stream: &TcpStream) -> String {
     let (mut reader, mut length) = (BufReader::new(stream), 0);
     let mut line = String::new();
+    let mut head = String::new();
     while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
         let value = line.to_ascii_lowercase().strip_prefix("content-length:").map(|it| it.trim().to_owned());
         length = value.map_or(length, |value| value.parse().expect("a number"));
+        head.push_str(&line);
         line.clear();
     }
     reader.take(length).read_to_end(&mut Vec::new()).expect("a body");
+    head
 }
 
 fn server(address: SocketAddr) -> ApiServer {
@@ -88,6 +97,53 @@ async fn tell(server: &mut ApiServer) -> usize {
     events((0..3).map(|number| step(number, EventAction::Begin)))
         .go_on(server, "node-1", Timestamp::ZERO)
         .await
+}
+
+/// The token and the certificates are read again each minute, and after a failure.
+#[tokio::test]
+async fn a_request_has_the_token_that_the_file_has_now() {
+    let place = tempfile::tempdir().expect("a folder");
+    let path = place.path().join("token");
+    fs::write(&path, "first").expect("a file");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (sender, heads) = mpsc::channel();
+    // The thread ends with the tests.
+    thread::spawn(move || {
+        let answers =
+            [("200 OK", "{}"), ("200 OK", "{}"), ("200 OK", "{}"), ("500 No", "no"), ("200 OK", "{}")];
+        for ((status, body), stream) in answers.into_iter().zip(listener.incoming()) {
+            let mut stream = stream.expect("a client");
+            sender.send(read(&stream)).expect("the test runs");
+            let length = body.len();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
+            .expect("it listens");
+        }
+    });
+    let url = format!("http://{address}/k8s/").parse().expect("a URL");
+    let login = Login::TokenFile(TokenFile::open(path.clone()).expect("a token"));
+    let mut server =
+        ApiServer::new(Access { login, ..Access::new(url) }, Arc::new(KubernetesStats::default()));
+    for (token, later, wanted) in [
+        ("first", 0, "first"),
+        ("second", 0, "first"),
+        ("second", 61, "second"),
+        // This one fails, so the next one reads the file.
+        ("third", 0, "second"),
+        ("third", 0, "third"),
+    ] {
+        fs::write(&path, token).expect("a file");
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(later)).await;
+        tokio::time::resume();
+        server.create("/api/v1/namespaces/a/events", &json!({})).await.ok();
+        let head = heads.recv().expect("a request");
+        assert!(head.starts_with("POST /k8s/api/v1/namespaces/a/events?fieldManager=sandprobe "), "{head}");
+        assert!(head.contains(&format!("authorization: Bearer {wanted}\r\n")), "{head}");
+    }
 }
 
 #[tokio::test]

@@ -3,16 +3,11 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use http::HeaderValue;
-use tokio::time::Instant;
 
 use crate::bounded_read;
-
-/// How often the file is read while the token is needed. The kubelet replaces a token long before it expires.
-const PERIOD: Duration = Duration::from_secs(60);
 
 /// Why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +21,11 @@ pub(crate) enum TokenError {
 }
 
 /// The file of a token, which is read again from time to time.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
     /// The header with the last token that could be read.
     header: HeaderValue,
-    read_at: Instant,
     /// Why the token could not be used when the file was last read.
     trouble: Option<String>,
 }
@@ -53,25 +47,19 @@ impl TokenFile {
     /// Reads the file for the first time.
     pub(super) fn open(path: PathBuf) -> Result<Self, TokenError> {
         let header = read(&path)?;
-        Ok(Self { path, header, read_at: Instant::now(), trouble: None })
+        Ok(Self { path, header, trouble: None })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the header with the token, and whether the token may be another one than before.
-    pub(super) fn header(&mut self) -> (HeaderValue, bool) {
-        let is_due = self.read_at.elapsed() >= PERIOD;
-        if is_due {
-            self.reread();
-        }
-        (self.header.clone(), is_due)
+    pub(super) fn header(&self) -> &HeaderValue {
+        &self.header
     }
 
     /// Reads the file again. If it cannot be read, the last token may still be valid.
-    pub(super) fn reread(&mut self) {
-        self.read_at = Instant::now();
+    pub(super) fn read(&mut self) {
         self.trouble = match read(&self.path) {
             Ok(header) => {
                 self.header = header;
@@ -112,14 +100,14 @@ mod tests {
             assert_eq!(bearer(text, "the kubeconfig").expect("a token"), "Bearer abc", "{text:?}");
             fs::write(&path, text).expect("a file");
             let mut file = TokenFile::open(path.clone()).expect("a token");
-            assert!(matches!(file.header(), (header, false) if header == "Bearer abc"), "{text:?}");
+            assert_eq!(file.header(), "Bearer abc", "{text:?}");
             fs::write(&path, "next\n").expect("a file");
-            file.reread();
-            assert_eq!(file.header().0, "Bearer next");
+            file.read();
+            assert_eq!(file.header(), "Bearer next");
             assert_eq!(file.explain("no".to_owned()), "no");
             fs::write(&path, "\n").expect("a file");
-            file.reread();
-            assert_eq!(file.header().0, "Bearer next");
+            file.read();
+            assert_eq!(file.header(), "Bearer next");
             let said = format!("no; the token in {} is empty", path.display());
             assert_eq!(file.explain("no".to_owned()), said);
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustls::RootCertStore;
 
-use super::pem::{Source, Unreadable};
+use super::pem::{PemSource, Unreadable};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthorityError {
@@ -20,12 +20,13 @@ pub(crate) enum AuthorityError {
 /// file.
 pub(crate) fn authorities(ca: Option<&Path>, flag: &'static str) -> Result<RootCertStore, AuthorityError> {
     match ca {
-        Some(path) => authorities_in(&Source::File(path.to_owned())),
+        Some(path) => authorities_in(&PemSource::File(path.to_owned())),
         None => authorities_of_system(flag),
     }
 }
 
-pub(crate) fn authorities_in(source: &Source) -> Result<RootCertStore, AuthorityError> {
+/// Returns the authorities in this PEM text, at least one.
+pub(crate) fn authorities_in(source: &PemSource) -> Result<RootCertStore, AuthorityError> {
     let mut roots = RootCertStore::empty();
     for certificate in source.certificates("a certificate authority")? {
         roots.add(certificate).map_err(AuthorityError::Unusable)?;

@@ -10,8 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _}
 use crate::bounded_read;
 
 /// Where PEM text is. It may be a secret, so it has no `Debug`.
-#[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum PemSource {
     File(PathBuf),
     /// The text itself, from the file that has this name.
     Inline {
@@ -34,16 +33,16 @@ pub(crate) fn certificates(
     what: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, Unreadable> {
-    Source::File(path.to_owned()).certificates(what)
+    PemSource::File(path.to_owned()).certificates(what)
 }
 
 /// The private key of a file.
 pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Unreadable> {
-    Source::File(path.to_owned()).private_key()
+    PemSource::File(path.to_owned()).private_key()
 }
 
-impl Source {
-    /// The file, unless this is the text itself.
+impl PemSource {
+    /// Returns the file; `None` if this is the text itself.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -64,6 +63,7 @@ impl Source {
         }
     }
 
+    /// Returns the private key.
     pub(crate) fn private_key(&self) -> Result<PrivateKeyDer<'static>, Unreadable> {
         self.bytes()
             .and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes))
