@@ -257,6 +257,12 @@ impl Engine {
         self.world.beliefs.runtimes().map(|row| row.socket.as_str())
     }
 
+    /// Returns the stores that are asked about single addresses.
+    pub fn asked(&self) -> impl Iterator<Item = &Store> {
+        let records = &self.world.records;
+        records.links.keys().filter_map(|path| Some(&records.stores.get(path)?.1.store))
+    }
+
     /// Returns how long runtimes recently took to report what the kernel had seen.
     pub fn lags(&self) -> impl Iterator<Item = &Lag> {
         self.world.beliefs.lags()

@@ -90,6 +90,8 @@ pub(crate) struct Routes {
     pub(crate) netlink: Option<QuestionSender>,
     /// Follows runtimes over CRI.
     pub(crate) runtimes: Option<QuestionSender>,
+    /// Asks the API server about addresses.
+    pub(crate) ledger: Option<QuestionSender>,
 }
 
 /// Why a run ended early, or ended with something missing.
@@ -252,6 +254,7 @@ impl Agent {
                 | Question::DaemonWords { .. } => &self.routes.files,
                 Question::Watch { .. } => &self.routes.netlink,
                 Question::Statuses => &self.routes.runtimes,
+                Question::Held { .. } => &self.routes.ledger,
             };
             refused.extend(route.as_ref().and_then(|asker| asker.ask(question)));
         }

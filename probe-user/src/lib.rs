@@ -13,8 +13,12 @@ pub use probe_engine::{engine, known, model, recording, words};
 #[cfg(feature = "live")]
 pub mod source;
 
+#[cfg(feature = "live")]
+mod api_server;
 mod bounded_read;
 mod duration;
+#[cfg(feature = "live")]
+mod endpoint;
 #[cfg(feature = "live")]
 mod grpc;
 #[cfg(feature = "live")]

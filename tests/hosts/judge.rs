@@ -65,6 +65,7 @@ fn judge(root: &HostRoot) -> Vec<Finding> {
                 Question::Netns { path } => answerer.netns(&path),
                 Question::ProcessNetns { pid } => answerer.process_netns(pid),
                 Question::Watch { .. }
+                | Question::Held { .. }
                 | Question::Statuses
                 | Question::Process { .. }
                 | Question::Program { .. }

@@ -112,6 +112,7 @@ impl Node {
                 names: vec!["main".to_owned()],
             }),
             Question::Watch { .. }
+            | Question::Held { .. }
             | Question::Statuses
             | Question::Process { .. }
             | Question::ImageWork { .. }

@@ -1,6 +1,7 @@
 //! Stories about pods, each with the events that the engine must report.
 
 mod absence;
+mod asked;
 mod balance;
 mod belief;
 mod blind;

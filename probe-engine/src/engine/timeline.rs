@@ -280,6 +280,8 @@ fn happened(fact: &Fact) -> bool {
         | Fact::CacheGone { .. }
         | Fact::StoreRead(_)
         | Fact::StoreChanged(_)
+        | Fact::StoreLink(_)
+        | Fact::AddressAnswered(_)
         | Fact::RuntimeRead(_)
         | Fact::RuntimeChanged(_)
         | Fact::NetworksRead(_)

@@ -1,13 +1,13 @@
 //! The engine's outputs: changes (findings among them) and questions to the sources.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
 use crate::model::{
-    fact::{CniCommand, Listener, Loss, NodeFolders, Origin, PodName, ProgramFound, Task},
+    fact::{CniCommand, Holder, Listener, Loss, NodeFolders, Origin, PodName, ProgramFound, Task},
     finding::{Key, Kind, Severity, Stage},
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
     phase::Start,
@@ -284,6 +284,9 @@ pub enum Question {
     /// Read the stores, libcni's cache and the runtimes' records again: a CNI operation is over, or a verdict
     /// is due.
     Records,
+    /// Does this store still hold the address for this holder? Answered by `AddressAnswered`, if the store
+    /// can be asked. Asked only if nothing shows that the address was freed.
+    Held { path: String, network: String, holder: Holder, address: IpAddr },
     /// Which version is this executable? Answered by `ProgramFound`.
     Program { path: String },
     /// What did the plugin say when this sandbox's ADD, or DEL, failed? Answered by `MessageFound`.

@@ -35,9 +35,10 @@ pub use happened::{
 pub use held::HeldRequests;
 pub use image::{ImageWork, Pull, Span};
 pub use ledger::{
-    Bound, CniCommand, Holder, LOOPBACK, MessageFound, Network, NetworkFault, NetworkFaultForm,
-    NetworkLoading, NetworksRead, NodeFolders, Pool, ProgramFound, Reservation, ReservationState,
-    RuntimeChanged, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreChanged, StoreKind, StoreRead,
+    AddressAnswered, Bound, CniCommand, Holder, LOOPBACK, MessageFound, Network, NetworkFault,
+    NetworkFaultForm, NetworkLoading, NetworksRead, NodeFolders, Pool, ProgramFound, Reservation,
+    ReservationState, RuntimeChanged, RuntimeKind, RuntimeRead, RuntimeSandbox, Store, StoreAnswer,
+    StoreChanged, StoreKind, StoreLink, StoreRead,
 };
 pub use listening::{Family, Listened, Listener};
 pub use pressure::{CpuUse, MemoryEvents, Pressure, PressureRead, Stall};
@@ -187,6 +188,10 @@ pub enum Fact {
     /// What an IPAM store holds.
     StoreRead(StoreRead),
     StoreChanged(StoreChanged),
+    /// Whether a store that is asked about single addresses can be asked.
+    StoreLink(StoreLink),
+    /// What such a store says of one address; the answer to a question.
+    AddressAnswered(AddressAnswered),
     /// What a runtime keeps on record.
     RuntimeRead(RuntimeRead),
     RuntimeChanged(RuntimeChanged),

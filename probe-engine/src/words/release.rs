@@ -215,6 +215,35 @@ pub fn restart_cilium() -> Vec<String> {
     ])
 }
 
+/// Returns the command that frees an address in Calico's IPAM.
+#[must_use]
+pub fn release_in_calico(address: IpAddr, container: &ContainerId) -> Vec<String> {
+    lines(&[
+        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
+        "# its leakGracePeriod is 0. The address is freed only while its handle still is the one of this sandbox. calicoctl has",
+        "# the version of the cluster's Calico.",
+        &format!(
+            "calicoctl ipam show --ip={address} | grep -F .{container} && calicoctl ipam release --ip={address}"
+        ),
+    ])
+}
+
+/// Returns the commands that free all that Calico itself finds leaked.
+#[must_use]
+pub fn release_all_in_calico() -> Vec<String> {
+    lines(&[
+        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
+        "# its leakGracePeriod is 0. Calico's own check finds what leaked in the whole cluster. It frees from a report that was",
+        "# made under the lock. While the lock is held, no pod of the cluster gets an address.",
+        "calicoctl datastore migrate lock",
+        "calicoctl ipam check --show-problem-ips -o report.json",
+        "# Read report.json. If it is right:",
+        "calicoctl ipam release --from-report=report.json",
+        "# In any case:",
+        "calicoctl datastore migrate unlock",
+    ])
+}
+
 /// Returns the call of `release`; a comment if the directory's name cannot be printed.
 #[must_use]
 pub fn release(dir: &str, address: IpAddr, container: &ContainerId) -> String {

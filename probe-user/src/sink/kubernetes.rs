@@ -8,18 +8,10 @@
 //! The thread reads nothing from the API server except the answers to its writes. It needs the right to
 //! create and patch Events and to patch the status of its own node (docs/kubernetes.md).
 
-mod access;
-mod api_server;
 mod condition;
 mod event;
-mod kubeconfig;
-mod link;
 mod plan;
-mod rest;
-mod stats;
 mod store;
-mod text;
-mod token;
 
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 
@@ -31,22 +23,18 @@ use tokio::{
     time::{self, Instant},
 };
 
-pub(crate) use self::{
-    access::{Access, AccessError},
-    condition::CONDITION,
-    kubeconfig::access as access_by_kubeconfig,
-    stats::KubernetesStats,
-    store::Store,
-};
+pub(crate) use self::{condition::CONDITION, store::Store};
 use self::{
-    api_server::{ApiServer, Failure, Patch},
-    condition::Condition,
+    condition::{Answer, Condition},
     event::Place,
-    link::Link,
     plan::{EventAction, Ledger, Plan, Step},
-    stats::Resource,
 };
 use crate::{
+    api_server::{
+        ApiServer, Failure, Patch,
+        link::Link,
+        stats::{KubernetesStats, Resource},
+    },
     model::{change::Finding, finding::Revision, time::Timestamp},
     sink::{
         net::loop_queue::{Client, Snapshot, View},
@@ -72,7 +60,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings: what is reported, and where.
 pub(crate) struct Settings {
-    pub(crate) access: Access,
+    pub(crate) server: ApiServer,
     /// The name of the node's object.
     pub(crate) node: String,
     pub(crate) events: bool,
@@ -159,8 +147,8 @@ impl Planned {
 
 impl Publisher {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { access, node, events, condition, store } = settings;
-        let url = access.url().to_string();
+        let Settings { server, node, events, condition, store } = settings;
+        let url = server.url();
         Self {
             events: events.then(|| Events {
                 ledger: Ledger::default(),
@@ -168,12 +156,13 @@ impl Publisher {
                 is_kept: true,
                 begins: Rate::new(RATE),
                 ends: Rate::new(RATE),
-                link: Link::new("Events", url.clone()),
+                link: Link::new("Events", "written to", url.clone()),
                 planned: None,
             }),
-            condition: condition
-                .then(|| (Condition::default(), Link::new("the node's condition", url.clone()))),
-            server: ApiServer::new(access, Arc::clone(&stats)),
+            condition: condition.then(|| {
+                (Condition::default(), Link::new("the node's condition", "written to", url.clone()))
+            }),
+            server,
             node,
             judge,
             revision: View::snapshot(client, |agent| (agent.engine.findings_revision(), agent.has_listed)),
@@ -313,7 +302,9 @@ async fn write_condition(
         return Ok(());
     }
     let path = format!("/api/v1/nodes/{node}/status");
-    let mut patch = async |body| server.patch(Resource::Condition, &path, Patch::Strategic, &body).await;
+    let mut patch = async |body| -> Result<Answer, Failure> {
+        server.patch(Resource::Condition, &path, Patch::Strategic, &body).await
+    };
     if !condition.knows() {
         // An empty patch is answered with the node's object. The condition that the last agent wrote may be
         // the same.
@@ -332,8 +323,9 @@ async fn send(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<
     let now = WallTime::now();
     let at = format!("{path}/{}", place.name);
     let change = event::change(step, now);
-    let change =
-        async |server: &mut ApiServer| server.patch(Resource::Event, &at, Patch::Merge, &change).await;
+    let change = async |server: &mut ApiServer| -> Result<Answer, Failure> {
+        server.patch(Resource::Event, &at, Patch::Merge, &change).await
+    };
     let begun = event::event(step, &place, node, now);
     match step.action {
         // The last agent may have created it.

@@ -1,9 +1,4 @@
-//! What the HTTP server and the clients of other servers share: certificates, URLs, and the queue to the
-//! agent's loop.
+//! What sinks that run beside the agent's loop share: files that are read again, and the queue to the loop.
 
-pub(crate) mod authorities;
 pub(crate) mod loop_queue;
-pub(crate) mod pem;
 pub(crate) mod reloading_files;
-pub(crate) mod retry_after;
-pub(crate) mod url;

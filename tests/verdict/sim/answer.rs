@@ -44,6 +44,7 @@ impl Sim {
             | Question::Netns { .. }
             | Question::ProcessNetns { .. }
             | Question::Watch { .. }
+            | Question::Held { .. }
             | Question::ImageWork { .. }
             | Question::HeldRequests { .. }
             | Question::Program { .. } => Vec::new(),

@@ -16,7 +16,7 @@ const WITH_METHODS: [&str; 2] = ["probe-engine/src/engine/world.rs", "probe-engi
 const LISTS: [&str; 2] = ["lookup.rs", "react.rs"];
 /// How reactions get a row to change, of the tables that give rows out, and which reactions may.
 const OWNERS: [(&str, &[&str]); 6] = [
-    ("world.attachments.rows", &["attachment", "cached", "gap", "lease", "message", "reap"]),
+    ("world.attachments.rows", &["attachment", "cached", "gap", "lease", "ledger", "message", "reap"]),
     ("world.containers.rows", &["container", "identity"]),
     ("world.netns.rows", &["address", "claim", "netns", "watch"]),
     ("world.pods.rows", &["pod"]),

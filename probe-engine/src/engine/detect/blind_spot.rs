@@ -1,8 +1,9 @@
 //! **Rule:** the agent cannot see something on which verdicts depend: a kernel signal that no mechanism
-//! reports; records, or the state of the previous agent, that were lost in the last ten minutes; a store, a
-//! runtime's records or a file of libcni's cache that could not be read; a runtime whose list could not be
-//! read over CRI; a file whose reading hangs; network namespaces whose listing was incomplete; a kubelet that
-//! was not found although there are pods; or so many open findings that further ones are left out.
+//! reports; records, or the state of the previous agent, that were lost in the last ten minutes; a store
+//! that the agent may not ask; a store, a runtime's records or a file of libcni's cache that could not be
+//! read; a runtime whose list could not be read over CRI; a file whose reading hangs; network namespaces
+//! whose listing was incomplete; a kubelet that was not found although there are pods; or so many open
+//! findings that further ones are left out.
 //!
 //! Not flagged: a signal that is seen by a worse mechanism than the best one (`doctor` says what that costs);
 //! a signal without any report of how it is seen, as in a scan, which has no hooks; a store or a runtime that
@@ -17,12 +18,15 @@ use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::{lookup, table::attachment::LATELY},
     model::{
-        fact::{Answer, List, Signal},
+        fact::{Answer, List, Signal, StoreAnswer},
         finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
         id::ContainerId,
         time::Timestamp,
     },
-    words::{escape::escaped, shell::lines},
+    words::{
+        escape::escaped,
+        shell::{UNPRINTABLE, lines, quoted},
+    },
 };
 
 /// By then the files that are read together with the configuration have been read.
@@ -71,6 +75,20 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let spot = Blind::Store { path: read.store.path.clone() };
         let weaker = [FindingKind::LeakedAddress, FindingKind::PoolExhaustion];
         found.push(detection(&["store", path], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
+    }
+    for (path, answer) in &records.links {
+        if let (StoreAnswer::Refused { right }, Some((at, _))) = (answer, records.stores.get(path)) {
+            let spot = Blind::Right { right: right.clone() };
+            let weaker = [FindingKind::LeakedAddress];
+            found.push(detection(
+                &["right", path],
+                spot,
+                &weaker,
+                Severity::Warning,
+                *at,
+                Verdict::Confirmed,
+            ));
+        }
     }
     let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckStop];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
@@ -290,6 +308,7 @@ impl Explain for BlindSpot {
             Blind::Lost { count: 1 } => "1 record was lost".to_owned(),
             Blind::Lost { count } => format!("{count} records were lost"),
             Blind::Store { path } => format!("the store {} cannot be read whole", escaped(path)),
+            Blind::Right { right } => format!("the agent lacks the right to {}", escaped(right)),
             Blind::Runtime { place: Some(place) } => {
                 format!("the runtime's records in {} cannot be read whole", escaped(place))
             }
@@ -321,6 +340,18 @@ impl Explain for BlindSpot {
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         if matches!(self.spot, Blind::LeftOut { .. }) {
             return lines(&["# The kind with the most findings first:", "sandprobe findings"]);
+        }
+        if let Blind::Right { right } = &self.spot {
+            let Some(right) = right.split(' ').map(quoted).collect::<Option<Vec<String>>>() else {
+                return lines(&[UNPRINTABLE]);
+            };
+            return lines(&[
+                "# The chart's value kubernetes.ipam gives the right (docs/kubernetes.md). Whether the agent has it:",
+                &format!(
+                    "kubectl auth can-i {} --as=system:serviceaccount:NAMESPACE:sandprobe",
+                    right.join(" ")
+                ),
+            ]);
         }
         lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"])
     }

@@ -72,6 +72,8 @@ struct Node {
     runtimes_since: Option<Timestamp>,
     stores: Vec<(Store, bool)>,
     abandoned: Abandoned,
+    /// The networks whose addresses a store is asked about.
+    asked: Vec<String>,
     up: Option<Timestamp>,
     relisted_at: Option<Timestamp>,
     woke_at: Timestamp,
@@ -219,6 +221,7 @@ impl Node {
     fn of(ctx: &DetectContext<'_>, abandoned: &Abandoned) -> Self {
         let world = ctx.world;
         let stores = world.records.stores.values().map(|(_, read)| (read.store.clone(), read.complete));
+        let asked = world.records.networks().iter().filter(|it| world.records.asked_store(it).is_some());
         Self {
             unread: ctx.unread,
             records_whole: world.records.absent() != HasRecord::Unknown,
@@ -231,6 +234,7 @@ impl Node {
             runtimes_since: lookup::daemons::runtimes_since(world),
             stores: stores.collect(),
             abandoned: abandoned.clone(),
+            asked: asked.map(|it| it.name.clone()).collect(),
             up: ctx.up,
             relisted_at: world.lists.relisted_at,
             woke_at: world.node.woke_at,

@@ -12,7 +12,8 @@
 //! was seen, or by a record that the last reading of its store does not show; an open finding stays open
 //! then. An address whose release waits in a queue of the plugin (`release_queued`) is confirmed once the
 //! release has waited for the grace period. An address that the plugin may free by itself is confirmed only
-//! after the time that it takes for that.
+//! after the time that it takes for that. A store that cannot be read is asked about single addresses; one
+//! that has not answered about an address opens no finding and closes none.
 //!
 //! If no store can be read, nothing shows whether a DEL with an empty `CNI_NETNS` freed the address: that is
 //! `unverified_release`.
@@ -255,7 +256,10 @@ fn leak(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease, end: &SandboxE
     // A lease that was made again after the sandbox had ended leaks since then.
     let since = end.at.max(lease.since).max(if seen { row.last_at } else { Timestamp::ZERO });
     let since = since.max(lease.queued_since.unwrap_or_default());
-    let is_unsure = end.unsure || lease.is_in_doubt();
+    let records = &ctx.world.records;
+    let asked = records.network(row).and_then(|it| records.asked_store(it));
+    let is_unasked = is_in_no_store && asked.is_some();
+    let is_unsure = end.unsure || lease.is_in_doubt() || is_unasked;
     let verdict = match end.on_record {
         Some(watched) => watched,
         None if is_unsure => Verdict::Unsure,
@@ -327,7 +331,7 @@ impl Leak {
 
 /// Checks that the records are new enough. A candidate needs a reading after the sandbox's end, and a
 /// confirmed leak one after the grace time. Runtimes are read before stores, so a sandbox that a runtime had
-/// forgotten had had its last DEL when the store was read.
+/// forgotten had had its last DEL when the store was read. A store is asked only about such sandboxes.
 fn verified(
     ctx: &DetectContext<'_>,
     row: &Attachment,
@@ -336,12 +340,18 @@ fn verified(
     since: Timestamp,
 ) -> Verdict {
     let records = &ctx.world.records;
-    let stores = lease.stores.iter().filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
+    let read = lease.stores.iter().filter(|path| !records.links.contains_key(*path));
+    let stores = read.filter_map(|path| records.stores.get(path)).map(|(at, _)| *at);
     let cached_at = if lease.cached { ctx.world.records.cached_at(row) } else { None };
     let read_at = stores.chain(cached_at).max().unwrap_or(Timestamp::ZERO);
     let forgotten_at = end.forgotten_at.unwrap_or(since);
     // Up to this time the stores are known to have been read after the runtimes.
     let fresh_at = if read_at >= forgotten_at { Some(forgotten_at) } else { None };
+    // libcni's cache does not show what the plugin itself has freed. The world decides when to ask again.
+    let (fresh_at, stale) = match lease.asked.as_ref().and_then(|it| it.answered_at) {
+        Some(answered_at) => (Some(answered_at), Verdict::Unsure),
+        None => (fresh_at, Verdict::Unverified),
+    };
     let grace = grace(ctx, lease);
     let verdict = ctx.after_cleanup(since, grace);
     match verdict {
@@ -354,9 +364,9 @@ fn verified(
         Verdict::Confirmed => {
             let up = ctx.up.unwrap_or(since);
             let ready = since.max(up) + grace;
-            if fresh_at >= Some(ready) { verdict } else { Verdict::Unverified }
+            if fresh_at >= Some(ready) { verdict } else { stale }
         }
-        Verdict::Candidate { .. } => Verdict::Unverified,
+        Verdict::Candidate { .. } => stale,
     }
 }
 

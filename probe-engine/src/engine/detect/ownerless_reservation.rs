@@ -154,7 +154,8 @@ impl Explain for OwnerlessReservation {
             | StoreKind::AzureVnetIpam
             | StoreKind::AzureVnet
             | StoreKind::Cilium
-            | StoreKind::UcloudIpamd => {
+            | StoreKind::UcloudIpamd
+            | StoreKind::Calico => {
                 let Some(path) = quoted(&self.path) else { return lines(&[UNPRINTABLE]) };
                 let mut all = lines(&[
                     "# The store is the plugin's own, and so is the way to free from it. What is in the files:",

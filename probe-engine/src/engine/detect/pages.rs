@@ -45,6 +45,10 @@ const VOLUMES: Duration = Duration::from_secs(2 * 60);
 /// How long Cilium's agent keeps an endpoint without an interface: two times its `endpoint-gc-interval`.
 const CILIUM: Duration = Duration::from_secs(2 * 5 * 60);
 
+/// How long calico-kube-controllers leaves an address without a pod: its `leakGracePeriod` of 15 minutes, and
+/// then up to half of that until its next scan, in whole minutes.
+const CALICO: Duration = Duration::from_secs(22 * 60);
+
 struct Page {
     name: &'static str,
     text: &'static str,
@@ -133,7 +137,14 @@ fn pages() -> Vec<Page> {
         ),
         page!(
             "leaked_address",
-            [grace, abandoned::ANSWERS, CILIUM, StoreKind::Cilium.own_cleanup()],
+            [
+                grace,
+                abandoned::ANSWERS,
+                CALICO,
+                StoreKind::Calico.own_cleanup(),
+                CILIUM,
+                StoreKind::Cilium.own_cleanup()
+            ],
             [many::MANY, many::FIRST, many::MANY]
         ),
         page!("orphan_netns", [grace, orphan_netns::HELD, FRESH, record::MAKING], []),

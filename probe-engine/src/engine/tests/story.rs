@@ -1,6 +1,6 @@
 //! Describes what happens on a node in a few words, and the event stream as short lines.
 
-mod line;
+pub(super) mod line;
 pub(super) mod run;
 
 use probe_common::{event::class, id::CgroupKey};

@@ -64,6 +64,8 @@ fn apply(world: &mut World, ctx: EventContext, fact: Fact) {
         Fact::CacheGone { container, ifname } => react::cached::gone(world, ctx, container, ifname),
         Fact::StoreRead(it) => react::records::store_read(world, ctx, it),
         Fact::StoreChanged(it) => react::records::store_changed(world, ctx, it),
+        Fact::StoreLink(it) => react::ledger::linked(world, ctx, it),
+        Fact::AddressAnswered(it) => react::ledger::answered(world, ctx, it),
         Fact::RuntimeRead(it) => react::records::runtime_read(world, ctx, it),
         Fact::RuntimeChanged(it) => react::records::runtime_changed(world, ctx, it),
         Fact::NetworksRead(it) => react::records::networks_read(world, ctx, it),

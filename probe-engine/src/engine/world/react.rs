@@ -15,6 +15,7 @@
 //! * `records`: a reading of IPAM stores, runtimes' records and networks
 //! * `log_found`: what a search through the logs found
 //! * `reap`: rows of ended things are forgotten
+//! * `ledger`: questions to stores that cannot be read whole
 //! * `release`: releases that nothing verifies
 //! * `cni`: CNI calls
 //! * `container`: the programs of containers
@@ -53,6 +54,7 @@ pub(crate) mod exit;
 pub(crate) mod gap;
 pub(crate) mod identity;
 pub(crate) mod lease;
+pub(crate) mod ledger;
 pub(crate) mod listing;
 pub(crate) mod log_found;
 pub(crate) mod log_search;

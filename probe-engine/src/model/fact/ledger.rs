@@ -96,6 +96,8 @@ pub enum StoreKind {
     Cilium,
     /// The socket of UCloud's ipamd.
     UcloudIpamd,
+    /// Calico's objects at the API server.
+    Calico,
 }
 
 impl StoreKind {
@@ -108,7 +110,23 @@ impl StoreKind {
             | Self::AzureVnetIpam
             | Self::AzureVnet
             | Self::Cilium
-            | Self::UcloudIpamd => false,
+            | Self::UcloudIpamd
+            | Self::Calico => false,
+        }
+    }
+
+    /// Returns the IPAM plugin of a store that is asked about single addresses. None: the store is read.
+    pub(crate) fn asked_for(self) -> Option<&'static str> {
+        match self {
+            Self::Calico => Some("calico-ipam"),
+            Self::HostLocal
+            | Self::Declared
+            | Self::AwsIpamd
+            | Self::AzureCns
+            | Self::AzureVnetIpam
+            | Self::AzureVnet
+            | Self::Cilium
+            | Self::UcloudIpamd => None,
         }
     }
 
@@ -117,6 +135,8 @@ impl StoreKind {
         match self {
             // The agent looks every five minutes, and removes an endpoint whose interface was gone twice.
             Self::Cilium => Duration::from_secs(12 * 60),
+            // kube-controllers frees what has no pod after 15 minutes, and looks every 7.5 minutes.
+            Self::Calico => Duration::from_secs(25 * 60),
             Self::HostLocal
             | Self::Declared
             | Self::AwsIpamd
@@ -130,7 +150,7 @@ impl StoreKind {
     /// Whether the plugin frees by the sandbox's id alone, so that its DEL needs no network namespace.
     pub(crate) fn is_freed_by_id(self) -> bool {
         match self {
-            Self::Cilium | Self::UcloudIpamd => true,
+            Self::Cilium | Self::UcloudIpamd | Self::Calico => true,
             Self::HostLocal
             | Self::Declared
             | Self::AwsIpamd
@@ -181,6 +201,38 @@ impl Reservation {
             ReservationState::Queued { since } => Some(since),
         }
     }
+}
+
+/// Whether a store that is asked about single addresses can be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreLink {
+    pub store: Store,
+    pub answer: StoreAnswer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreAnswer {
+    Answers,
+    /// The agent lacks this right.
+    Refused {
+        right: String,
+    },
+    /// It has not answered for a while.
+    Silent,
+    /// It is not asked any more.
+    Off,
+}
+
+/// A store's answer about one address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressAnswered {
+    /// The path of the store.
+    pub path: String,
+    pub address: IpAddr,
+    pub holder: Holder,
+    /// The address is allocated to this holder. Otherwise it is free, or somebody else has it.
+    pub is_held: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

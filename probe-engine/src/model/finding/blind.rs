@@ -25,6 +25,8 @@ pub enum Blind {
     State,
     /// A store could not be read whole.
     Store { path: String },
+    /// The agent may not ask a store about single addresses: it lacks this right.
+    Right { right: String },
     /// No runtime's records could be read whole.
     Runtime { place: Option<String> },
     /// A runtime's list could not be read over CRI.
@@ -65,7 +67,10 @@ impl From<Blind> for BlindJson {
             Blind::Lost { count } | Blind::LeftOut { count } => (None, Some(Decimal(count))),
             Blind::Runtime { place } => (place, None),
             Blind::CniCache { path, count } => (Some(path), Some(Decimal(count))),
-            Blind::Store { path } | Blind::File { path } | Blind::Cri { socket: path } => (Some(path), None),
+            Blind::Store { path: name }
+            | Blind::File { path: name }
+            | Blind::Cri { socket: name }
+            | Blind::Right { right: name } => (Some(name), None),
             Blind::Listing { list } => (Some(plural(list).to_owned()), None),
             Blind::Kubelet | Blind::NoAgent | Blind::State => (None, None),
         };
@@ -83,6 +88,7 @@ impl TryFrom<BlindJson> for Blind {
             ("lost", _) => Some(Self::Lost { count }),
             ("left_out", _) => Some(Self::LeftOut { count }),
             ("store", Some(path)) => Some(Self::Store { path }),
+            ("right", Some(right)) => Some(Self::Right { right }),
             ("runtime", place) => Some(Self::Runtime { place }),
             ("cri", Some(socket)) => Some(Self::Cri { socket }),
             ("cni_cache", Some(path)) => Some(Self::CniCache { path, count }),

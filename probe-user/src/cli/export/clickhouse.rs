@@ -22,13 +22,13 @@ use tokio::{runtime, time::timeout};
 use crate::{
     bounded_read,
     cli::say,
+    endpoint::{
+        authorities::authorities,
+        url::{is_loopback, port},
+    },
     sink::{
         escape::brief,
         fleet::{File, clickhouse},
-        net::{
-            authorities::authorities,
-            url::{is_loopback, port},
-        },
     },
 };
 

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp as WallTime;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::text::seconds;
-use crate::sink::verdict::{Status, Verdict};
+use crate::{
+    api_server::text::seconds,
+    sink::verdict::{Status, Verdict},
+};
 
 pub(crate) const CONDITION: &str = "SandboxHealthy";
 
@@ -93,6 +96,38 @@ impl Words {
             Status::Unknown => ("Unknown", verdict.reasons.first().copied().unwrap_or("Unknown")),
         };
         Self { status, reason, message: verdict.message.clone() }
+    }
+}
+
+/// The fields that are read from the object in the API server's answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    /// The count of an Event.
+    pub(super) count: Option<i32>,
+    status: Option<NodeStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(rename = "lastTransitionTime")]
+    since: Option<String>,
+}
+
+impl Answer {
+    /// The node's condition of this type.
+    pub(super) fn condition(self, kind: &str) -> Option<Known> {
+        let mut conditions = self.status?.conditions.into_iter();
+        let found = conditions.find(|it| it.kind == kind)?;
+        Some(Known { status: found.status, since: found.since })
     }
 }
 

@@ -4,11 +4,11 @@
 use jiff::Timestamp as WallTime;
 use serde_json::{Value, json};
 
-use super::{
-    plan::{EventAction, Object, Step, Subject},
-    text::{cut, seconds},
+use super::plan::{EventAction, Object, Step, Subject};
+use crate::{
+    api_server::text::{cut, seconds},
+    model::hash::fnv,
 };
-use crate::model::hash::fnv;
 
 /// The namespace of Events about nodes, which the kubelet uses too.
 const OF_NODES: &str = "default";

@@ -17,15 +17,17 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{
-    Events, Planned,
-    access::{Access, Login},
-    api_server::ApiServer,
-    link::Link,
+    Answer, Events, Planned,
     plan::{EventAction, Ledger, Object, Step},
-    stats::KubernetesStats,
-    token::TokenFile,
 };
 use crate::{
+    api_server::{
+        ApiServer,
+        access::{Access, Login},
+        link::Link,
+        stats::KubernetesStats,
+        token::TokenFile,
+    },
     model::{
         finding::{FindingKind, Key, Revision},
         time::Timestamp,
@@ -87,7 +89,7 @@ fn events(steps: impl Iterator<Item = Step>) -> Events {
         is_kept: true,
         begins: Rate::new(super::RATE),
         ends: Rate::new(super::RATE),
-        link: Link::new("Events", String::new()),
+        link: Link::new("Events", "written to", String::new()),
         planned: Some(Planned { revision: Revision::default(), at: Instant::now(), steps, withheld: 0 }),
     }
 }
@@ -139,7 +141,7 @@ async fn a_request_has_the_token_that_the_file_has_now() {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(later)).await;
         tokio::time::resume();
-        server.create("/api/v1/namespaces/a/events", &json!({})).await.ok();
+        server.create::<Answer>("/api/v1/namespaces/a/events", &json!({})).await.ok();
         let head = heads.recv().expect("a request");
         assert!(head.starts_with("POST /k8s/api/v1/namespaces/a/events?fieldManager=sandprobe "), "{head}");
         assert!(head.contains(&format!("authorization: Bearer {wanted}\r\n")), "{head}");

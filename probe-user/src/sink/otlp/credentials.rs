@@ -18,10 +18,8 @@ use super::{
 };
 use crate::{
     bounded_read,
-    sink::net::{
-        authorities::{AuthorityError, authorities},
-        reloading_files::{CHECK_INTERVAL, ReloadingFiles},
-    },
+    endpoint::authorities::{AuthorityError, authorities},
+    sink::net::reloading_files::{CHECK_INTERVAL, ReloadingFiles},
 };
 
 /// The files, and the headers from the environment.

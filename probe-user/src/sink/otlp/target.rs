@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use http::{Uri, uri::Scheme};
 
 use super::signal::Signal;
-use crate::sink::net::url::{is_loopback, port};
+use crate::endpoint::url::{is_loopback, port};
 
 /// The conventional port of OTLP over gRPC.
 const GRPC_PORT: u16 = 4317;

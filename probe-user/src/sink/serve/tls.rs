@@ -11,9 +11,9 @@ use std::{
 use rustls::{RootCertStore, ServerConfig, crypto::ring, server::WebPkiClientVerifier};
 use tokio_rustls::TlsAcceptor;
 
-use crate::sink::{
-    metrics::agent_stats::Expiry,
-    net::pem::{Unreadable, certificates, private_key},
+use crate::{
+    endpoint::pem::{Unreadable, certificates, private_key},
+    sink::metrics::agent_stats::Expiry,
 };
 
 /// The paths of the PEM files.

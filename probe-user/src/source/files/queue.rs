@@ -147,6 +147,7 @@ fn importance(question: &Question) -> u8 {
         Question::Relist
         | Question::Records
         | Question::Watch { .. }
+        | Question::Held { .. }
         | Question::Statuses
         | Question::ImageWork { .. }
         | Question::Words { .. }

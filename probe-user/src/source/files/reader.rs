@@ -196,6 +196,7 @@ impl Files {
                 | Question::Relist
                 | Question::Records
                 | Question::Watch { .. }
+                | Question::Held { .. }
                 | Question::Statuses => None,
             };
             facts.extend(fact.map(|fact| Observation { at, origin: Origin::Listed, fact }));

@@ -215,7 +215,7 @@ impl<R: Read> Supervisor<R> {
         let at = clock::now();
         match question {
             // Other sources answer these.
-            Question::Watch { .. } | Question::Statuses => None,
+            Question::Watch { .. } | Question::Held { .. } | Question::Statuses => None,
             Question::Message { container, command, since } => {
                 if self.later.ask(container.clone(), command, since, at) {
                     return None;

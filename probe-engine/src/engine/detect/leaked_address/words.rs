@@ -12,8 +12,8 @@ use crate::{
     words::{
         escape::escaped,
         release::{
-            Functions, del_again, del_again_for, disconnect, functions, release, restart_cilium, restart_cns,
-            restart_ipamd,
+            Functions, del_again, del_again_for, disconnect, functions, release, release_all_in_calico,
+            release_in_calico, restart_cilium, restart_cns, restart_ipamd,
         },
         shell::{UNPRINTABLE, lines, quoted},
     },
@@ -85,6 +85,12 @@ impl Explain for LeakedAddress {
                  interface is gone, so this is confirmed only after 12 minutes: then the interface is still there, or the \
                  agent does not run."
             }
+            Cause::StaleRecord if self.is_of(StoreKind::Calico) => {
+                "Calico's IPAM still has the handle of a sandbox that no runtime has on record. Its plugin frees by the \
+                 container's id, with or without a namespace, so no DEL reached it. calico-kube-controllers frees what has no \
+                 pod by itself after 15 to 22 minutes, so this is confirmed only after 25 minutes: then its clean-up is off, \
+                 does not run, or does not see the address."
+            }
             Cause::StaleRecord => {
                 "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
                  about: it was before sandprobe ran, before the last boot, or while records were lost."
@@ -96,6 +102,9 @@ impl Explain for LeakedAddress {
         if self.many.is_some() && self.cause == Cause::ReleaseQueued {
             return if self.is_of(StoreKind::Cilium) { restart_cilium() } else { restart_cns() };
         }
+        if self.many.is_some() && self.is_of(StoreKind::Calico) {
+            return release_all_in_calico();
+        }
         if self.many.is_some() {
             return lines(&[
                 "# This looks at the node again and writes a script that frees the leaked addresses one by one. The script",
@@ -105,10 +114,18 @@ impl Explain for LeakedAddress {
         }
         let Some(sandbox) = sandboxes.first() else { return Vec::new() };
         if self.stores.is_empty() {
-            return lines(&[
+            let mut all = lines(&[
                 "# Only libcni's cache names this address. A runtime that calls CNI GC (CNI 1.1) removes the record by",
                 "# itself. Ask the IPAM plugin's own tool whether the address is still allocated.",
             ]);
+            if self.plugin.as_deref() == Some("calico") {
+                all.extend(lines(&[
+                    "# Calico's IPAM keeps that at the API server. An agent asks there with --kubernetes-ipam calico (the chart's",
+                    "# kubernetes.ipam=calico). By hand:",
+                    &format!("calicoctl ipam show --ip={}", self.address),
+                ]));
+            }
+            return all;
         }
         let mut all = Vec::new();
         for store in &self.stores {
@@ -136,6 +153,7 @@ impl Explain for LeakedAddress {
                         disconnect(sandbox, &self.ifname)
                     });
                 }
+                StoreKind::Calico => all.extend(release_in_calico(self.address, sandbox)),
                 StoreKind::Declared => {
                     all.push(
                         "# Free the address with the plugin's own tool: sandprobe does not know this store. The record is:"

@@ -9,10 +9,11 @@ use crate::{
     engine::tests::story::{self, HOST, UID, Who, address, call, cgroup, executed, id, pod_name, uid},
     model::{
         fact::{
-            Answer, Attached, Believed, CacheFound, CniCalled, ContainerFound, DaemonWordsFound, Described,
-            EventStream, Exited, Fact, Family, List, Listened, Listener, Loss, Mechanism, NameSource, Origin,
-            ProcessFound, ProcessState, Role, RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink,
-            RuntimeStatus, Said, Signal, Signaled, Speaker, Stated, Task, WordsFound,
+            AddressAnswered, Answer, Attached, Believed, Bound, CacheFound, CniCalled, ContainerFound,
+            DaemonWordsFound, Described, EventStream, Exited, Fact, Family, Holder, List, Listened, Listener,
+            Loss, Mechanism, NameSource, Network, NetworksRead, NodeFolders, Origin, ProcessFound,
+            ProcessState, Role, RunState, RuntimeEvent, RuntimeEventKind, RuntimeLink, RuntimeStatus, Said,
+            Signal, Signaled, Speaker, Stated, Store, StoreAnswer, StoreKind, StoreLink, Task, WordsFound,
         },
         id::NetnsKey,
         time::Timestamp,
@@ -46,6 +47,10 @@ fn who() -> impl Strategy<Value = Who> {
 
 fn netns() -> impl Strategy<Value = NetnsKey> {
     (40_u32..43, prop_oneof![Just(0_u64), 1_u64..4]).prop_map(|(inode, cookie)| NetnsKey::new(inode, cookie))
+}
+
+fn asked_store() -> Store {
+    Store { kind: StoreKind::Calico, path: "handles".to_owned(), network: None, bound: Bound::Sandbox }
 }
 
 /// Facts from hooks.
@@ -163,6 +168,39 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             netns: Some("/run/netns/x".to_owned()),
             args: vec![("K8S_POD_UID".to_owned(), UID.to_owned())],
         })),
+        // Its addresses may be asked about.
+        any::<bool>().prop_map(|is_asked| Fact::NetworksRead(NetworksRead {
+            networks: vec![Network {
+                name: "net".to_owned(),
+                plugins: vec!["bridge".to_owned()],
+                delegates: Vec::new(),
+                ipam: Some(if is_asked { "calico-ipam" } else { "host-local" }.to_owned()),
+                pools: Vec::new(),
+            }],
+            complete: true,
+            undecodable: Vec::new(),
+            written: None,
+            folders: NodeFolders::default(),
+            loading: None,
+        })),
+        (0_usize..4).prop_map(|answer| Fact::StoreLink(StoreLink {
+            store: asked_store(),
+            answer: [
+                StoreAnswer::Answers,
+                StoreAnswer::Silent,
+                StoreAnswer::Refused { right: "look".to_owned() },
+                StoreAnswer::Off
+            ][answer]
+                .clone(),
+        })),
+        (0_u64..3, 0_u8..3, any::<bool>()).prop_map(|(number, last, is_held)| {
+            Fact::AddressAnswered(AddressAnswered {
+                path: asked_store().path,
+                address: [10, 0, 0, last].into(),
+                holder: Holder { container: id(digit(number)), ifname: "eth0".to_owned() },
+                is_held,
+            })
+        }),
     ];
     let agent = prop_oneof![
         (

@@ -8,7 +8,7 @@ use crate::model::{
 };
 
 /// `5 netns.created 4026532177 by containerd [default/web-0 a]`
-pub(super) fn line(output: &Output) -> String {
+pub(in crate::engine::tests) fn line(output: &Output) -> String {
     match output {
         Output::Question(Question::Container { id }) => format!("? container {}", &id.as_str()[..1]),
         Output::Question(Question::Pod { uid }) => format!("? pod {}", &uid.as_str()[..8]),
@@ -19,6 +19,9 @@ pub(super) fn line(output: &Output) -> String {
         Output::Question(Question::Relist) => "? relist".to_owned(),
         Output::Question(Question::Netns { path }) => format!("? netns {path}"),
         Output::Question(Question::ProcessNetns { pid }) => format!("? netns of process {pid}"),
+        Output::Question(Question::Held { holder, address, .. }) => {
+            format!("? held {address} {}", &holder.container.as_str()[..1])
+        }
         Output::Question(Question::Records) => "? records".to_owned(),
         Output::Question(Question::Statuses) => "? statuses".to_owned(),
         Output::Question(Question::Process { process }) => format!("? process {}", process.pid),

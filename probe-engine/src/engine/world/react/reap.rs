@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use super::release;
+use super::{ledger, release};
 use crate::{
     engine::{
         timer,
@@ -68,6 +68,7 @@ pub(crate) fn reap(world: &mut World, now: Timestamp) {
     reap_containers(world, past, old);
     world.cgroups.reap(old);
     release::judge(world, now);
+    ledger::ask(world, now);
     reap_remembered(world, past);
     world.hints.retain(|_, hint| hint.at > old);
     world.pods.names.retain(|_, name| name.at > old);
@@ -213,9 +214,10 @@ fn reap_remembered(world: &mut World, now: Timestamp) {
     world.sandboxes.forget(|row| !done.contains(&row.id));
 }
 
-/// Whether a row is waiting to be forgotten.
+/// Whether a row is waiting to be forgotten, or a store may be asked about one.
 fn has_dead(world: &World) -> bool {
     !world.hints.is_empty()
+        || !world.records.links.is_empty()
         || !world.pods.names.is_empty()
         || !world.processes.signals.is_empty()
         || world.sandboxes.all().any(Sandbox::is_stopped)

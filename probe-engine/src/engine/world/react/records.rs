@@ -164,7 +164,8 @@ pub(crate) fn program_found(world: &mut World, ctx: EventContext, it: ProgramFou
 /// Removes the stores and runtimes that a complete listing no longer has.
 pub(crate) fn stores_not_listed(world: &mut World, ctx: EventContext, begun: Timestamp) {
     let all = mem::take(&mut world.records.stores);
-    let (kept, gone) = all.into_iter().partition(|(_, (at, _))| *at >= begun);
+    let links = &world.records.links;
+    let (kept, gone) = all.into_iter().partition(|(path, (at, _))| *at >= begun || links.contains_key(path));
     world.records.stores = kept;
     let gone: BTreeMap<String, (Timestamp, IpamStore)> = gone;
     for (at, IpamStore { store, .. }) in gone.into_values() {

@@ -25,7 +25,7 @@ use crate::{
     model::{
         fact::{
             LOOPBACK, Network, NetworkFault, NetworkLoading, NetworksRead, NodeFolders, PodName,
-            ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead,
+            ProgramFound, RuntimeChanged, RuntimeKind, RuntimeRead, StoreAnswer,
         },
         id::{ContainerId, PodUid},
         time::Timestamp,
@@ -36,6 +36,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub(crate) stores: BTreeMap<String, (Timestamp, IpamStore)>,
+    /// The stores that are asked about single addresses, by path, and whether they can be.
+    pub(crate) links: BTreeMap<String, StoreAnswer>,
     pub(crate) runtimes: BTreeMap<String, Runtime>,
     /// What all runtimes have on record together.
     pub(crate) on_record: OnRecord,
@@ -330,6 +332,13 @@ impl Records {
     /// When libcni's cache was last read with a result for this attachment. None: the cache has none.
     pub(crate) fn cached_at(&self, row: &Attachment) -> Option<Timestamp> {
         row.cached_at.map(|at| at.max(self.cache_read_at))
+    }
+
+    /// The path of the store that is asked about the addresses of a network.
+    pub(crate) fn asked_store(&self, network: &Network) -> Option<&String> {
+        let ipam = network.ipam.as_deref()?;
+        let mut asked = self.links.keys().filter_map(|path| self.stores.get_key_value(path));
+        asked.find(|(_, (_, read))| read.store.kind.asked_for() == Some(ipam)).map(|(path, _)| path)
     }
 
     /// Whether the store of the lease's network was read whole.

@@ -36,6 +36,18 @@ pub(crate) struct Lease {
     /// Since when the address has waited for a daemon of its plugin to free it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queued_since: Option<Timestamp>,
+    /// The last question about the address, to a store that is asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked: Option<Box<Asked>>,
+}
+
+/// The last question about an address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    pub(crate) at: Timestamp,
+    /// When the store last read its records for an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) answered_at: Option<Timestamp>,
 }
 
 /// A store that named an address before. Its last reading was not whole and did not show the address, or it
@@ -100,6 +112,21 @@ impl Lease {
         self.doubts.retain(|doubt| doubt.store != path);
     }
 
+    /// This store is asked about the address, and may name it until it answers.
+    pub(in crate::engine::world) fn ask(&mut self, path: &str, at: Timestamp) {
+        self.asked.get_or_insert_default().at = at;
+        if !self.may_be_in(path) {
+            self.doubts.push(Doubt { store: path.to_owned(), shown_at: Timestamp::ZERO });
+        }
+    }
+
+    /// This store answers as of `at` whether it names the address.
+    pub(in crate::engine::world) fn answer(&mut self, path: &String, at: Timestamp, is_held: bool) {
+        self.asked.get_or_insert_default().answered_at = Some(at);
+        self.stored = true;
+        if is_held { self.shown_in(path) } else { self.not_in(path) }
+    }
+
     /// A reading of this store does not show whether the store still names the address, as it did at
     /// `shown_at`.
     pub(in crate::engine::world) fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
@@ -135,6 +162,7 @@ impl Attachment {
                 doubts: Vec::new(),
                 stored: false,
                 queued_since: None,
+                asked: None,
             });
             if let Some(wrong) = &mut self.wrong_del {
                 wrong.address_given(address);

@@ -8,7 +8,7 @@ use crate::{
         record::{Records, Unread},
     },
     model::{
-        fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreRead},
+        fact::{NetworksRead, ProgramFound, RuntimeRead, RuntimeSandbox, StoreAnswer, StoreRead},
         id::ContainerId,
         time::Timestamp,
     },
@@ -19,6 +19,11 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 pub enum Record {
     Store(StoreRead),
+    /// Whether the store of this path can be asked.
+    Link {
+        path: String,
+        answer: StoreAnswer,
+    },
     Runtime(RuntimeRead),
     Networks(NetworksRead),
     /// A file of libcni's cache that could not be read, and since when.
@@ -53,6 +58,7 @@ impl Records {
     pub(crate) fn dump(&self) -> impl Iterator<Item = (Timestamp, Record)> + '_ {
         let Self {
             stores,
+            links,
             runtimes,
             // It follows from the runtimes.
             on_record: _,
@@ -74,6 +80,10 @@ impl Records {
             is_absence_noted: _,
         } = self;
         let stores = stores.values().map(|(at, read)| (*at, Record::Store(read.to_reading())));
+        let links = links.iter().map(|(path, answer)| {
+            let (path, answer) = (path.clone(), answer.clone());
+            (Timestamp::ZERO, Record::Link { path, answer })
+        });
         let runtimes = runtimes.iter().map(|(place, row)| {
             let sandboxes = row.sandboxes.iter();
             let sandboxes = sandboxes.map(|(id, pod)| RuntimeSandbox { id: id.clone(), pod: pod.clone() });
@@ -109,7 +119,8 @@ impl Records {
         ];
         let times = times.into_iter().filter_map(|(at, record)| Some((at?, record)));
         let cni_path = cni_path.iter().map(|path| (Timestamp::ZERO, Record::CniPath(path.clone())));
-        let read = stores.chain(runtimes).chain(networks).chain(unread).chain(known).chain(cni_path);
+        let read =
+            stores.chain(links).chain(runtimes).chain(networks).chain(unread).chain(known).chain(cni_path);
         read.chain([kubelet]).chain(programs).chain(plugins).chain(times)
     }
 
@@ -117,6 +128,9 @@ impl Records {
         match record {
             Record::Store(read) => {
                 self.stores.insert(read.store.path.clone(), (at, IpamStore::of(read)));
+            }
+            Record::Link { path, answer } => {
+                self.links.insert(path, answer);
             }
             Record::Runtime(read) => self.add_runtime(at, read),
             Record::Networks(read) => self.networks = Some((at, read)),

@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _}
 use crate::bounded_read;
 
 /// Where PEM text is. It may be a secret, so it has no `Debug`.
+#[derive(Clone)]
 pub(crate) enum PemSource {
     File(PathBuf),
     /// The text itself, from the file that has this name.

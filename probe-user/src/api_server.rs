@@ -1,22 +1,29 @@
 //! Requests to the API server, and what its answers mean.
 
+pub(crate) mod access;
+pub(crate) mod kubeconfig;
+pub(crate) mod link;
+pub(crate) mod rest;
+pub(crate) mod stats;
+pub(crate) mod text;
+pub(crate) mod token;
+
 use std::{error, iter, mem, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::{self, Instant};
 
-use super::{
+use self::{
     access::{Access, AccessError, Client, Login},
-    condition::Known,
     rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
 };
-use crate::sink::escape::escaped;
+use crate::words::escape::escaped;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -35,7 +42,7 @@ const NOT_FOUND: &str = "NotFound";
 
 /// Why a request failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     #[error("there is such an object already")]
     Exists,
     /// The object or its namespace is gone, or the namespace is being removed.
@@ -64,41 +71,9 @@ impl Failure {
     }
 }
 
-/// The fields that are read from the object in the API server's answer.
-#[derive(Debug, Deserialize)]
-pub(super) struct Answer {
-    /// The count of an Event.
-    pub(super) count: Option<i32>,
-    status: Option<NodeStatus>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NodeStatus {
-    #[serde(default)]
-    conditions: Vec<NodeCondition>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NodeCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    #[serde(rename = "lastTransitionTime")]
-    since: Option<String>,
-}
-
-impl Answer {
-    /// The node's condition of this type.
-    pub(super) fn condition(self, kind: &str) -> Option<Known> {
-        let mut conditions = self.status?.conditions.into_iter();
-        let found = conditions.find(|it| it.kind == kind)?;
-        Some(Known { status: found.status, since: found.since })
-    }
-}
-
 /// A change of an object on the API server, by the content type of the patch.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Patch {
+pub(crate) enum Patch {
     /// JSON merge patch (RFC 7396).
     Merge,
     /// Kubernetes' own, which knows by what the elements of a list are identified.
@@ -135,7 +110,7 @@ struct Cause {
     reason: String,
 }
 
-pub(super) struct ApiServer {
+pub(crate) struct ApiServer {
     access: Access,
     client: Option<Client>,
     /// When the token and the certificates were read; `None` if the next request must read them.
@@ -145,58 +120,85 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    pub(super) fn new(access: Access, stats: Arc<KubernetesStats>) -> Self {
+    pub(crate) fn new(access: Access, stats: Arc<KubernetesStats>) -> Self {
         Self { access, client: None, read_at: None, rest: Rest::default(), stats }
     }
 
+    pub(crate) fn url(&self) -> String {
+        self.access.url().to_string()
+    }
+
     /// Whether the API server did not ask to be left alone for now.
-    pub(super) fn may_be_asked(&self) -> bool {
+    pub(crate) fn may_be_asked(&self) -> bool {
         self.rest.is_over()
     }
 
     /// Creates an object in the collection of this path.
-    pub(super) async fn create(&mut self, path: &str, object: &Value) -> Result<Answer, Failure> {
-        self.ask(Resource::Event, Method::POST, path, "application/json", object).await
+    pub(crate) async fn create<A: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        object: &Value,
+    ) -> Result<A, Failure> {
+        let request = self.change(Method::POST, path, "application/json", object);
+        self.ask(Resource::Event, request).await
     }
 
     /// Patches the object at this path, which may be a subresource.
-    pub(super) async fn patch(
+    pub(crate) async fn patch<A: DeserializeOwned>(
         &mut self,
         resource: Resource,
         path: &str,
         kind: Patch,
         patch: &Value,
-    ) -> Result<Answer, Failure> {
-        self.ask(resource, Method::PATCH, path, kind.content_type(), patch).await
+    ) -> Result<A, Failure> {
+        let request = self.change(Method::PATCH, path, kind.content_type(), patch);
+        self.ask(resource, request).await
     }
 
-    async fn ask(
-        &mut self,
-        resource: Resource,
+    /// Reads what is at this path.
+    pub(crate) async fn get<A: DeserializeOwned>(&mut self, path: &str) -> Result<A, Failure> {
+        let request = Request::get(format!("{}{path}", self.access.base())).body(Full::default());
+        self.ask(Resource::Address, request).await
+    }
+
+    fn change(
+        &self,
         method: Method,
         path: &str,
         content_type: &'static str,
         body: &Value,
-    ) -> Result<Answer, Failure> {
-        let request = Request::builder()
+    ) -> http::Result<Request<Full<Bytes>>> {
+        Request::builder()
             .method(method)
             .uri(format!("{}{path}?fieldManager={MANAGER}", self.access.base()))
             .header(header::CONTENT_TYPE, content_type)
-            .header(header::ACCEPT, "application/json")
-            .header(header::USER_AGENT, USER_AGENT)
-            .body(Full::from(body.to_string()));
+            .body(Full::from(body.to_string()))
+    }
+
+    async fn ask<A: DeserializeOwned>(
+        &mut self,
+        resource: Resource,
+        request: http::Result<Request<Full<Bytes>>>,
+    ) -> Result<A, Failure> {
         let answer = match request {
             Ok(request) => self.answer(request).await,
             Err(why) => Err(Failure::Invalid(why.to_string())),
         };
+        let answer = answer.and_then(|body| object(&body));
+        if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
+            self.read_at = None;
+        }
         self.stats.count(resource, answer.as_ref().err().map_or(Outcome::Done, Failure::outcome));
         answer
     }
 
-    async fn answer(&mut self, mut request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    async fn answer(&mut self, mut request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
         let client = self.client().map_err(|why| Failure::Away(chain(&why)))?;
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         if let Some(token) = self.access.token() {
-            request.headers_mut().insert(header::AUTHORIZATION, token);
+            headers.insert(header::AUTHORIZATION, token);
         }
         let asked = time::timeout(REQUEST_TIMEOUT, self.send(&client, request)).await;
         let mut answer = asked.unwrap_or_else(|_late| {
@@ -204,9 +206,6 @@ impl ApiServer {
         });
         if let (Err(Failure::Unknown(said)), Login::TokenFile(file)) = (&mut answer, &self.access.login) {
             *said = file.explain(mem::take(said));
-        }
-        if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
-            self.read_at = None;
         }
         answer
     }
@@ -231,21 +230,22 @@ impl ApiServer {
         Ok(self.client.insert(client).clone())
     }
 
-    async fn send(&mut self, client: &Client, request: Request<Full<Bytes>>) -> Result<Answer, Failure> {
+    async fn send(&mut self, client: &Client, request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
         let answer = client.request(request).await.map_err(|why| Failure::Away(chain(&why)))?;
         let (head, body) = answer.into_parts();
         self.rest.heed(head.status, &head.headers);
         let body = Limited::new(body, MAX_ANSWER).collect().await;
         let body = body.map_err(|why| Failure::Away(chain(&*why)))?.to_bytes();
-        if !head.status.is_success() {
-            return Err(failure(head.status, &body));
-        }
-        serde_json::from_slice(&body).map_err(|why| {
-            let why = why.to_string();
-            let why = escaped(cut(&why, MAX_MESSAGE));
-            Failure::Away(format!("its answer is not that of an API server: {why}"))
-        })
+        if head.status.is_success() { Ok(body) } else { Err(failure(head.status, &body)) }
     }
+}
+
+fn object<A: DeserializeOwned>(body: &[u8]) -> Result<A, Failure> {
+    serde_json::from_slice(body).map_err(|why| {
+        let why = why.to_string();
+        let why = escaped(cut(&why, MAX_MESSAGE));
+        Failure::Away(format!("its answer is not that of an API server: {why}"))
+    })
 }
 
 fn failure(code: StatusCode, body: &[u8]) -> Failure {

@@ -17,7 +17,7 @@ use super::{
     access::{Access, Login},
     token::{TokenError, TokenFile, bearer},
 };
-use crate::{bounded_read, sink::net::pem::PemSource};
+use crate::{bounded_read, endpoint::pem::PemSource};
 
 /// Ways to log in that a confined agent does not have.
 const OTHER_LOGINS: [&str; 8] =

@@ -3,12 +3,12 @@
 use jiff::Timestamp as WallTime;
 
 /// The beginning of a text, at most `longest` bytes, in whole characters.
-pub(super) fn cut(text: &str, longest: usize) -> &str {
+pub(crate) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 
 /// Returns the time as `metav1.Time` has it: RFC 3339, in UTC, in whole seconds.
-pub(super) fn seconds(at: WallTime) -> String {
+pub(crate) fn seconds(at: WallTime) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 

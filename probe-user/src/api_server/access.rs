@@ -22,7 +22,7 @@ use hyper_util::{
 use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
 
 use super::token::{TokenError, TokenFile};
-use crate::sink::net::{
+use crate::endpoint::{
     authorities::{AuthorityError, authorities, authorities_in},
     pem::{PemSource, Unreadable},
     url,
@@ -36,7 +36,7 @@ const PORT: &str = "KUBERNETES_SERVICE_PORT";
 /// How long connecting may take, over all addresses of a family.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) type Client = HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>;
+pub(crate) type Client = HttpClient<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AccessError {
@@ -62,19 +62,21 @@ pub(crate) enum AccessError {
 }
 
 /// How the API server is reached. It has secrets, so it has no `Debug`.
+#[derive(Clone)]
 pub(crate) struct Access {
-    pub(super) url: Uri,
+    pub(crate) url: Uri,
     /// `None`: the system's authorities.
-    pub(super) authority: Option<PemSource>,
+    pub(crate) authority: Option<PemSource>,
     /// The name that the server's certificate must have, if it is not the one in the URL.
-    pub(super) server_name: Option<ServerName<'static>>,
+    pub(crate) server_name: Option<ServerName<'static>>,
     /// The agent's own certificate and its key.
-    pub(super) identity: Option<(PemSource, PemSource)>,
-    pub(super) login: Login,
+    pub(crate) identity: Option<(PemSource, PemSource)>,
+    pub(crate) login: Login,
 }
 
 /// What the agent sends to log in.
-pub(super) enum Login {
+#[derive(Clone)]
+pub(crate) enum Login {
     /// Nothing: a certificate is enough, or `kubectl proxy` logs in.
     Nothing,
     Token(HeaderValue),
@@ -118,14 +120,14 @@ impl Access {
     }
 
     /// Returns the URL before the paths of the API.
-    pub(super) fn base(&self) -> String {
+    pub(crate) fn base(&self) -> String {
         let scheme = self.url.scheme_str().unwrap_or_default();
         let authority = self.url.authority().map(Authority::as_str).unwrap_or_default();
         format!("{scheme}://{authority}{}", self.url.path().trim_end_matches('/'))
     }
 
     /// Returns the header with the token, as it was last read.
-    pub(super) fn token(&self) -> Option<HeaderValue> {
+    pub(crate) fn token(&self) -> Option<HeaderValue> {
         match &self.login {
             Login::Nothing => None,
             Login::Token(header) => Some(header.clone()),
@@ -150,7 +152,7 @@ impl Access {
     }
 
     /// Reads the certificates, and makes a client with them.
-    pub(super) fn client(&self) -> Result<Client, AccessError> {
+    pub(crate) fn client(&self) -> Result<Client, AccessError> {
         let mut http = HttpConnector::new();
         http.set_connect_timeout(Some(CONNECT_TIMEOUT));
         http.enforce_http(false);

@@ -21,7 +21,7 @@ pub(crate) enum TokenError {
 }
 
 /// The file of a token, which is read again from time to time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
     /// The header with the last token that could be read.
@@ -45,7 +45,7 @@ pub(super) fn bearer(text: &str, whose: &str) -> Result<HeaderValue, TokenError>
 
 impl TokenFile {
     /// Reads the file for the first time.
-    pub(super) fn open(path: PathBuf) -> Result<Self, TokenError> {
+    pub(crate) fn open(path: PathBuf) -> Result<Self, TokenError> {
         let header = read(&path)?;
         Ok(Self { path, header, trouble: None })
     }

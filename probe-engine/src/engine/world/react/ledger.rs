@@ -1,0 +1,149 @@
+//! Asks a store about single addresses of sandboxes that are over, where nothing lists what this node has.
+//!
+//! **Invariant:** only an address that nothing shows to be freed is asked about, so that a healthy node asks
+//! nothing. An answer that does not come changes nothing.
+
+use std::{net::IpAddr, time::Duration};
+
+use super::lease;
+use crate::{
+    engine::world::{
+        EventContext, World,
+        table::{
+            attachment::{Attachment, Lease},
+            ipam_store::IpamStore,
+            record::HasRecord,
+            sandbox::Sandbox,
+        },
+    },
+    model::{
+        change::Question,
+        fact::{AddressAnswered, Holder, StoreAnswer, StoreLink, StoreRead},
+        id::ContainerId,
+        time::Timestamp,
+    },
+};
+
+/// How long after the end of its sandbox an address is first asked about. By then the DEL has succeeded.
+const FIRST: Duration = Duration::from_secs(60);
+
+/// How often an address that is held is asked about again, and one about which no answer came.
+const AGAIN: Duration = Duration::from_secs(10 * 60);
+
+/// At most this many addresses are asked about again and again. Of any more nothing is known.
+const SUSPECTS: usize = 1024;
+
+/// An address of a sandbox that is over.
+struct Suspect {
+    key: (ContainerId, String),
+    address: IpAddr,
+    /// When its sandbox was over.
+    ended: Timestamp,
+    /// It was asked about, and may be held.
+    is_known: bool,
+}
+
+/// Notes whether a store can be asked.
+pub(crate) fn linked(world: &mut World, ctx: EventContext, it: StoreLink) {
+    let StoreLink { store, answer } = it;
+    let path = store.path.clone();
+    let read = StoreRead { store, reservations: Vec::new(), complete: answer != StoreAnswer::Silent };
+    if answer == StoreAnswer::Off {
+        world.records.links.remove(&path);
+        if let Some((read_before, _)) = world.records.stores.remove(&path) {
+            lease::in_store(world, ctx, &read, read_before);
+        }
+        return;
+    }
+    world.records.links.insert(path.clone(), answer);
+    world.records.stores.insert(path, (ctx.at, IpamStore::of(read)));
+    world.schedule_reap(ctx.at);
+}
+
+/// Takes in a store's answer about an address.
+pub(crate) fn answered(world: &mut World, ctx: EventContext, it: AddressAnswered) {
+    // It may not be asked any more.
+    if !world.records.links.contains_key(&it.path) {
+        return;
+    }
+    let Some(row) = world.attachments.rows.get_mut(&(it.holder.container, it.holder.ifname)) else { return };
+    if let Some(lease) = row.leases.iter_mut().find(|lease| lease.address == it.address) {
+        lease.answer(&it.path, ctx.at, it.is_held);
+    }
+}
+
+/// Asks about the addresses that are due.
+pub(crate) fn ask(world: &mut World, now: Timestamp) {
+    let paths: Vec<String> = world.records.links.keys().cloned().collect();
+    for path in paths {
+        let (mut suspects, mut new): (Vec<Suspect>, Vec<Suspect>) =
+            suspects(world, &path).into_iter().partition(|it| it.is_known);
+        let room = SUSPECTS.saturating_sub(suspects.len());
+        let is_whole = new.len() <= room;
+        new.truncate(room);
+        suspects.append(&mut new);
+        let answers = world.records.links.get(&path) != Some(&StoreAnswer::Silent);
+        let Some((_, read)) = world.records.stores.get_mut(&path) else { continue };
+        read.complete = answers && is_whole;
+        let cleanup = read.store.kind.own_cleanup();
+        suspects.into_iter().for_each(|it| ask_about(world, now, &path, cleanup, it));
+    }
+}
+
+/// Returns the addresses that this store may hold for sandboxes that are over.
+fn suspects(world: &World, path: &str) -> Vec<Suspect> {
+    let mut found = Vec::new();
+    for (key, row) in world.attachments.iter() {
+        let asked = world.records.network(row).and_then(|it| world.records.asked_store(it));
+        if row.is_loopback() || row.is_busy() || asked.is_none_or(|it| it != path) {
+            continue;
+        }
+        let sandbox = world.sandboxes.recall(&row.container);
+        let is_over = sandbox.is_none_or(|it| it.is_stopped() || it.is_stillborn(row));
+        if !is_over || !matches!(world.records.has_record(&row.container), HasRecord::No { .. }) {
+            continue;
+        }
+        let over_at = sandbox.and_then(Sandbox::over_at).unwrap_or(Timestamp::ZERO);
+        for lease in row.leases.iter().filter(|lease| is_suspect(row, lease, path)) {
+            found.push(Suspect {
+                key: key.clone(),
+                address: lease.address,
+                ended: over_at.max(row.last_at).max(lease.since),
+                is_known: lease.may_be_in(path),
+            });
+        }
+    }
+    found
+}
+
+/// Whether the store may hold the address: it said so, or it was not asked yet and no DEL succeeded with a
+/// namespace.
+fn is_suspect(row: &Attachment, lease: &Lease, path: &str) -> bool {
+    let is_deleted = row.plugin_of(lease).is_some_and(|plugin| plugin.del.succeeded > 0);
+    lease.may_be_in(path) || !lease.stored && !is_deleted
+}
+
+/// Asks about an address, if that is due: first a minute after the end of its sandbox, then from time to
+/// time, and as soon as the plugin should have freed it by itself.
+fn ask_about(world: &mut World, now: Timestamp, path: &str, cleanup: Duration, it: Suspect) {
+    let Suspect { key, address, ended, is_known } = it;
+    let Some(row) = world.attachments.rows.get_mut_unmarked(&key) else { return };
+    let Some(network) = row.network.clone() else { return };
+    let Some(lease) = row.leases.iter_mut().find(|lease| lease.address == address) else { return };
+    let clean = ended + cleanup;
+    let due = match lease.asked.as_ref().map(|it| it.at) {
+        None => ended + FIRST,
+        Some(at) if at < clean => clean.min(at + AGAIN),
+        Some(at) => at + AGAIN,
+    };
+    if now < due {
+        return;
+    }
+    lease.ask(path, now);
+    if !is_known {
+        // Its verdict waits for the answer from now on.
+        world.attachments.rows.get_mut(&key);
+    }
+    let holder = Holder { container: key.0, ifname: key.1 };
+    world.ask(Question::Held { path: path.to_owned(), network, holder, address });
+}
