@@ -8,6 +8,8 @@ mod child;
 #[cfg(unix)]
 mod client;
 mod cluster;
+#[cfg(unix)]
+mod diff;
 #[cfg(feature = "live")]
 mod export;
 mod finding;
@@ -81,6 +83,10 @@ enum Command {
     Known(known::Known),
     /// Show what each restart of this node cost, from the reboot order until the last pod was back
     Boot(boot::Boot),
+    /// Compare two recordings, before and after a change: how pods start, what is ordered for each, what is
+    /// wrong; fails if the second is worse
+    #[cfg(unix)]
+    Diff(diff::Diff),
     /// Show live in a terminal what is wrong on this node, and how pods start, as the running agent sees it
     #[cfg(feature = "live")]
     Top(top::Top),
@@ -108,7 +114,12 @@ impl Command {
             #[cfg(feature = "live")]
             Self::OnNode(_) | Self::Top(_) | Self::Export(_) => true,
             Self::Replay(_) | Self::Findings(_) | Self::Explain(_) | Self::Known(_) => true,
-            Self::Pods(_) | Self::Boot(_) | Self::Verdict(_) | Self::Completions(_) | Self::Man(_) => false,
+            Self::Pods(_)
+            | Self::Boot(_)
+            | Self::Diff(_)
+            | Self::Verdict(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
             // The commands that it runs read them.
             #[cfg(feature = "live")]
             Self::Mcp(_) => false,
@@ -124,7 +135,7 @@ impl Command {
             #[cfg(feature = "live")]
             Self::Top(_) | Self::Mcp(_) | Self::Export(_) => 0,
             #[cfg(unix)]
-            Self::Verdict(_) | Self::Known(_) => 0,
+            Self::Verdict(_) | Self::Known(_) | Self::Diff(_) => 0,
             Self::Completions(_) | Self::Man(_) => 0,
         }
     }
@@ -180,6 +191,8 @@ pub fn main(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Boot(boot) => boot.run(cli.verbose > 0),
         Command::Pods(pods) => pods.run(),
+        #[cfg(unix)]
+        Command::Diff(diff) => diff.run(),
         #[cfg(feature = "live")]
         Command::Top(top) => top.run(),
         #[cfg(feature = "live")]

@@ -9,7 +9,11 @@ use std::{
 
 use crate::{
     engine::{Call, Engine},
-    model::{fact::Fact, time::Timestamp},
+    model::{
+        change::{Change, Output},
+        fact::Fact,
+        time::Timestamp,
+    },
     recording::{Header, ReadError, Reader},
 };
 
@@ -57,8 +61,11 @@ pub(crate) struct Replayed {
     pub(crate) cut_off: Option<ReadError>,
 }
 
-/// Replays a recording to its end, for the engine's final state. Events on the way are dropped.
-pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, ReadError> {
+/// Replays a recording to its end, for the engine's final state. Gives each event on the way to `take`.
+pub(crate) fn to_end(
+    reader: &mut Reader<impl BufRead>,
+    mut take: impl FnMut(Change),
+) -> Result<Replayed, ReadError> {
     let header = reader.header().clone();
     let mut engine = Engine::new(header.settings.clone());
     let mut boot_wall_ns = header.boot_wall_ns;
@@ -73,7 +80,11 @@ pub(crate) fn to_end(reader: &mut Reader<impl BufRead>) -> Result<Replayed, Read
             }
         }
         engine.call(call);
-        while engine.poll().is_some() {}
+        while let Some(output) = engine.poll() {
+            if let Output::Change(change) = output {
+                take(change);
+            }
+        }
         Ok::<(), Infallible>(())
     });
     let cut_off = match ended {

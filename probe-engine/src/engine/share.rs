@@ -27,12 +27,19 @@ pub struct Share {
 
 /// Returns the percentiles of each phase, then of the whole start, then of the time until the containers
 /// listen.
+#[must_use]
+pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
+    durations(starts).into_iter().filter_map(|(kind, spans)| share(kind, spans)).collect()
+}
+
+/// Returns how long each phase took, in each start that had it; then the whole start, then the time until the
+/// containers listen.
 ///
 /// Only whole starts count, and, if there are any, only those of which all containers are known. The times of
 /// several containers or interfaces of one pod in the same phase are added. Of the containers that listen,
 /// the slowest counts, because they start to listen in parallel.
 #[must_use]
-pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
+pub fn durations<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<(Option<Kind>, Vec<Duration>)> {
     let mut whole = Vec::new();
     let mut listening = Vec::new();
     let mut by_kind: BTreeMap<Kind, Vec<Duration>> = BTreeMap::new();
@@ -55,7 +62,7 @@ pub fn shares<'a>(starts: impl Iterator<Item = &'a Start>) -> Vec<Share> {
     }
     let phases = by_kind.into_iter().map(|(kind, spans)| (Some(kind), spans));
     let beyond = [(None, whole), (Some(Kind::Listening), listening)];
-    phases.chain(beyond).filter_map(|(kind, spans)| share(kind, spans)).collect()
+    phases.chain(beyond).collect()
 }
 
 fn share(kind: Option<Kind>, mut spans: Vec<Duration>) -> Option<Share> {

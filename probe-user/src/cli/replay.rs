@@ -16,6 +16,7 @@ use super::{
     say,
 };
 use crate::{
+    model::change::Change,
     recording::{ReadError, Reader},
     replay::{Pace, ReplayError, Replayed, replay, to_end},
     session::Session,
@@ -88,8 +89,13 @@ impl Replay {
 
 /// Replays a recording to its end.
 pub(super) fn replayed(file: &Path) -> anyhow::Result<Replayed> {
+    replayed_with(file, drop)
+}
+
+/// Replays a recording to its end. Gives each event on the way to `take`.
+pub(super) fn replayed_with(file: &Path, take: impl FnMut(Change)) -> anyhow::Result<Replayed> {
     let reader = Reader::open(open(file)?);
-    reader.and_then(|mut reader| to_end(&mut reader)).map_err(|error| unreadable(file, &error))
+    reader.and_then(|mut reader| to_end(&mut reader, take)).map_err(|error| unreadable(file, &error))
 }
 
 fn open(file: &Path) -> anyhow::Result<Box<dyn BufRead>> {

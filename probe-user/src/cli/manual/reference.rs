@@ -34,6 +34,7 @@ const OTHERS: &[&str] = &[
     "--create-namespace",
     "--fast",
     "--field-selector",
+    "--for",
     "--force",
     "--format",
     "--from-file",

@@ -1,10 +1,15 @@
 //! The table of all metric families: name, labels, unit, meaning and source. The registry and
 //! `docs/metrics.md` are made from it.
 
+mod balance;
 mod boot;
 mod sent;
 
 use super::label::PodLabel;
+pub(crate) use balance::{
+    ATTACHED_PODS, ATTACHED_SANDBOXES, ATTACHMENTS, ATTACHMENTS_ADDED, ATTACHMENTS_RELEASED,
+    ATTACHMENTS_UNVERIFIED,
+};
 pub(crate) use boot::{
     BOOT_CLOSED, BOOT_CNI_LOST, BOOT_INFO, BOOT_LESS_NETWORK, BOOT_TARGET, BOOT_TARGET_MISSED, BOOT_TIME,
     DAEMON_RESTART_PERIOD, DAEMON_RESTART_PODS, DAEMON_RESTARTS, MILESTONE, PERIOD,
@@ -214,25 +219,6 @@ pub(crate) const BLIND_DEL: Family = counter(
 )
 .of_pods()
 .from("CNI_NETNS at sched_process_exec");
-
-pub(crate) const ATTACHMENTS_ADDED: Family = counter(
-    "sandprobe_cni_attachments_added_total",
-    &["plugin", "network"],
-    "Attachments of pods whose ADD succeeded, each sandbox and interface once, since the first agent of this boot.",
-)
-.from("sched_process_exit");
-pub(crate) const ATTACHMENTS_RELEASED: Family = counter(
-    "sandprobe_cni_attachments_released_total",
-    &["plugin", "network", "netns"],
-    "Those of the attachments added that were released, each once, by whether the DEL that succeeded named a network \
-     namespace.",
-)
-.from("sched_process_exit");
-pub(crate) const ATTACHMENTS: Family = gauge(
-    "sandprobe_cni_attachments",
-    &["plugin", "network", "state"],
-    "Those of the attachments added that were not released, by state.",
-);
 
 pub(crate) const ALLOCATIONS: Family = gauge(
     "sandprobe_ip_allocations",
@@ -500,7 +486,20 @@ pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
     ("Pod starts", &[&STARTS, &START, &PHASE, &IMAGE_PART, &LISTENING]),
-    ("CNI", &[&CNI, &CNI_TIME, &BLIND_DEL, &ATTACHMENTS_ADDED, &ATTACHMENTS_RELEASED, &ATTACHMENTS]),
+    (
+        "CNI",
+        &[
+            &CNI,
+            &CNI_TIME,
+            &BLIND_DEL,
+            &ATTACHED_PODS,
+            &ATTACHED_SANDBOXES,
+            &ATTACHMENTS_ADDED,
+            &ATTACHMENTS_RELEASED,
+            &ATTACHMENTS_UNVERIFIED,
+            &ATTACHMENTS,
+        ],
+    ),
     ("Addresses", &[&ALLOCATIONS, &POOL_SIZE, &POOL_FREE, &LEAKS, &LEAKED]),
     ("Findings", &[&FINDINGS, &INCIDENTS, &OPENED, &CONFIRMED]),
     ("Teardown", &[&NETNS_TEARDOWN, &CGROUP_TEARDOWN]),

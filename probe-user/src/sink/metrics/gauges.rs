@@ -129,7 +129,10 @@ impl Gauges {
     fn balance(&mut self, all: &[BalanceView]) {
         for it in all {
             let [plugin, network] = &attachment_labels(it);
+            self.node.attached_pods.raise(&[plugin, network], real(it.pods));
+            self.node.attached_sandboxes.raise(&[plugin, network], real(it.sandboxes));
             self.node.attachments_added.raise(&[plugin, network], real(it.added));
+            self.node.attachments_unverified.raise(&[plugin, network], real(it.unverified));
             for (netns, count) in set::DEL_NETNS.into_iter().zip([it.released, it.released_without_netns]) {
                 self.node.attachments_released.raise(&[plugin, network, netns], real(count));
             }

@@ -410,9 +410,12 @@ fn each_attachment_is_in_one_series() {
     let balance = BalanceView {
         plugin: "cloud\"cni".to_owned(),
         network: Some("net".to_owned()),
+        pods: 19,
+        sandboxes: 20,
         added: 21,
         released: 1,
         released_without_netns: 2,
+        unverified: 1,
         live: 3,
         ended: 4,
         unreleased: 5,
@@ -449,7 +452,9 @@ fn each_attachment_is_in_one_series() {
             };
             found.get(&name).copied().unwrap_or_else(|| panic!("no {name}"))
         };
-        assert_eq!(value("sandprobe_cni_attachments_added_total", ""), 21.0);
+        let counts = ["attached_pods", "attached_sandboxes", "attachments_added", "attachments_unverified"];
+        let counts = counts.map(|it| value(&format!("sandprobe_cni_{it}_total"), ""));
+        assert_eq!(counts, [19.0, 20.0, 21.0, 1.0]);
         let released =
             ["netns=named", "netns=empty"].map(|it| value("sandprobe_cni_attachments_released_total", it));
         assert_eq!(released, [1.0, 2.0]);

@@ -65,10 +65,19 @@ pub(crate) fn name(kind: &Kind) -> String {
     }
 }
 
+/// The name of all phases of a start together.
+pub(crate) const WHOLE: &str = "whole start";
+
 /// The subject of a row about the node's starts.
 #[must_use]
 pub(crate) fn share(share: &Share) -> String {
-    share.kind.as_ref().map_or_else(|| "whole start".to_owned(), name)
+    of_start(share.kind.as_ref())
+}
+
+/// The name of a phase, or of the whole start.
+#[must_use]
+pub(crate) fn of_start(kind: Option<&Kind>) -> String {
+    kind.map_or_else(|| WHOLE.to_owned(), name)
 }
 
 /// The socket that listens: `port 8080 (ipv4)`.

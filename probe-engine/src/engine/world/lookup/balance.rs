@@ -8,13 +8,31 @@ use crate::{
     engine::world::{
         World,
         table::{
-            attachment::{Attachment, Fate, Plugin},
+            attachment::{Attachment, Fate, First, Plugin},
             balance::{BalanceView, OTHER},
             record::HasRecord,
+            sandbox::Group,
         },
     },
-    model::time::Timestamp,
+    model::{id::ContainerId, time::Timestamp},
 };
+
+/// Returns whether a plugin has made no attachment yet for a sandbox and for its pod, in the network of the
+/// attachment that it makes now.
+pub(crate) fn first(world: &World, id: &ContainerId, ifname: &str, plugin: &str) -> First {
+    let row = world.attachments.get(&(id.clone(), ifname.to_owned()));
+    let network = row.and_then(|row| row.network.as_deref());
+    let pod = world.sandboxes.recall(id).and_then(|row| row.pod);
+    let mut others = pod.into_iter().flat_map(|pod| world.sandboxes.all_of(Group::Pod(pod)));
+    let sandbox = !has_entry(world, id, plugin, network);
+    First { sandbox, pod: sandbox && !others.any(|row| has_entry(world, &row.id, plugin, network)) }
+}
+
+fn has_entry(world: &World, id: &ContainerId, plugin: &str, network: Option<&str>) -> bool {
+    let plugins = world.attachments.of(id).flat_map(|row| &row.plugins);
+    let entries = plugins.filter(|it| it.name == plugin).filter_map(|it| it.entry.as_ref());
+    entries.map(|entry| entry.network.as_deref()).any(|it| it == network)
+}
 
 /// What became of an attachment whose runtime is done with it, and for which no DEL of this plugin has
 /// succeeded.

@@ -5,7 +5,7 @@
 
 use super::{message, reading, wrong_del};
 use crate::{
-    engine::world::{EventContext, World, table::call::Call},
+    engine::world::{EventContext, World, lookup, table::call::Call},
     model::{
         change::End,
         fact::{CniCommand, Origin, PodName},
@@ -51,12 +51,13 @@ pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: O
     let until = call.cut_off_at.map_or(ctx.at, |cut_off| cut_off.min(ctx.at));
     let took = world.awake_for(call.at, until);
     world.schedule_reap(ctx.at);
+    let first = lookup::balance::first(world, &id, &ifname, &call.call.plugin);
     let row = world.attachments.row(ctx.at, &id, &ifname);
     row.last_at = row.last_at.max(ctx.at);
     let failed = end.is_some_and(|end| end.code != 0);
     // Its reader is gone, so its pipe may be what killed it: that is no failure of the plugin.
     let is_cut_off = failed && call.cut_off_at.is_some();
-    let booking = if end.is_some() && !failed { row.book(call, command) } else { None };
+    let booking = if end.is_some() && !failed { row.book(call, command, first) } else { None };
     if let Some(runs) = row.runs(call) {
         runs.end(ctx.at, end, took, is_cut_off);
         // A slow ADD that fails counts as failed, not as slow.

@@ -46,7 +46,7 @@ pub(crate) fn close_entries(world: &mut World, now: Timestamp, forgotten: Vec<At
         // The first plugin of a chain gives the address.
         let first = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
         if let Some(plugin) = first
-            && plugin.entry.is_some()
+            && plugin.open_entry().is_some()
             && unreleased == Fate::Unreleased
             && fate_without_del(&row, plugin) == Fate::Unreleased
         {
@@ -67,10 +67,14 @@ pub(crate) fn judge(world: &mut World, now: Timestamp) {
         })
         .filter_map(|(key, row)| Some((key, row, released_without_netns(row)?)))
         .filter(|(_, row, _)| !is_verified(world, row))
-        .map(|(key, _, plugin)| (key.clone(), plugin.name.clone()))
+        .map(|(key, _, plugin)| (key.clone(), plugin.name.clone(), plugin.entry.clone()))
         .collect();
-    for (key, plugin) in found {
+    for (key, plugin, entry) in found {
         world.attachments.mark_unverified(&key);
+        if let Some(entry) = entry.filter(|it| it.is_closed) {
+            let what = Booked::Unverified;
+            world.accounts.book(Booking { plugin: plugin.clone(), network: entry.network, what });
+        }
         count(world, now, plugin, Released::WithoutNetns);
         world.changed_at.get_or_insert(now);
     }

@@ -12,7 +12,7 @@ pub(crate) mod rows;
 pub(crate) mod tries;
 pub(crate) mod wrong_del;
 
-pub(crate) use entry::{Booked, Booking, Fate};
+pub(crate) use entry::{Booked, Booking, Fate, First};
 pub(crate) use lease::Lease;
 pub(crate) use plugin::{Failures, LATELY, Outcome, Plugin, Runs};
 pub(crate) use rows::Table;

@@ -5,7 +5,9 @@
 //! that the runtime called for a sandbox's interface. Calls that are repeated change nothing. Attachments
 //! from before the agent have no entry, and neither have containers without a pod, whose end nobody sees.
 //!
-//! **Invariant:** each entry has one fate, so an account's `added` is the sum of its entries by fate.
+//! **Invariant:** each entry has one fate, so an account's `added` is the sum of its entries by fate. Each pod
+//! with an entry has a sandbox with one, so there are no more pods than sandboxes, and no more of these than
+//! entries.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +29,15 @@ pub struct Account {
     pub(crate) network: Option<String>,
     /// All entries, with those that are open.
     pub(crate) added: u64,
+    /// Sandboxes and pods with an entry.
+    #[serde(default)]
+    sandboxes: u64,
+    #[serde(default)]
+    pods: u64,
     released: u64,
     released_without_netns: u64,
+    #[serde(default)]
+    unverified: u64,
     pub(crate) unreleased: u64,
     pub(crate) unknown: u64,
 }
@@ -41,12 +50,18 @@ pub struct BalanceView {
     /// The network by which the ADD was counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Pods with an ADD that succeeded.
+    pub pods: u64,
+    /// Sandboxes with an ADD that succeeded.
+    pub sandboxes: u64,
     /// ADDs that succeeded, each sandbox and interface once.
     pub added: u64,
     /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
     pub released: u64,
     /// A DEL succeeded, with an empty `CNI_NETNS`.
     pub released_without_netns: u64,
+    /// How many of `released_without_netns` nothing verifies: the plugin may have freed no address.
+    pub unverified: u64,
     /// The sandbox lives.
     pub live: u64,
     /// The sandbox is over, and a DEL may still come.
@@ -67,7 +82,12 @@ impl Accounts {
     }
 
     /// Restores an account from a checkpoint.
-    pub(in crate::engine::world) fn insert(&mut self, account: Account) {
+    pub(in crate::engine::world) fn insert(&mut self, mut account: Account) {
+        // Earlier versions did not count pods.
+        if account.pods == 0 {
+            account.pods = account.added;
+            account.sandboxes = account.added;
+        }
         self.0.insert((account.plugin.clone(), account.network.clone()), account);
     }
 
@@ -79,7 +99,12 @@ impl Accounts {
         let (plugin, network) = key.clone();
         let account = self.0.entry(key).or_insert_with(|| Account { plugin, network, ..Account::default() });
         match it.what {
-            Booked::Added => account.added += 1,
+            Booked::Added(first) => {
+                account.added += 1;
+                account.sandboxes += u64::from(first.sandbox);
+                account.pods += u64::from(first.pod);
+            }
+            Booked::Unverified => account.unverified += 1,
             Booked::Closed(Fate::Released) => account.released += 1,
             Booked::Closed(Fate::ReleasedWithoutNetns) => account.released_without_netns += 1,
             Booked::Closed(Fate::Unreleased) => account.unreleased += 1,
@@ -99,9 +124,12 @@ impl Account {
         BalanceView {
             plugin: self.plugin.clone(),
             network: self.network.clone(),
+            pods: self.pods,
+            sandboxes: self.sandboxes,
             added: self.added,
             released: self.released,
             released_without_netns: self.released_without_netns,
+            unverified: self.unverified,
             live: 0,
             ended: 0,
             unreleased: self.unreleased,

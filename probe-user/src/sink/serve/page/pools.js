@@ -7,11 +7,16 @@ const PARTS = [["in_use", "in use", "ns"], ["pending_cleanup", "to be cleaned up
   ["leak_candidate", "perhaps leaked", "cn"], ["leaked", "leaked", "lo"]];
 const FATES = [["added", "added"], ["released", "released"], ["released_without_netns", "released without a namespace"],
   ["live", "live"], ["ended", "ended, DEL to come"], ["unreleased", "never released"], ["unknown", "unknown"]];
+/** What is 1 where each pod has one sandbox and each ADD its DEL. Attachments that live have no DEL yet. */
+const RATIOS = [["sandboxes / pod", (it) => [it.sandboxes, it.pods]], ["ADDs / pod", (it) => [it.added, it.pods]],
+  ["releases / ADD", (it) => [it.released + it.released_without_netns - it.unverified, it.released + it.released_without_netns + it.unreleased]]];
 const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
 const wordsOf = ({ plugin, network }) => `${plugin} ${network ?? ""}`.toLowerCase();
 /** One address, or the first of many and how many more there are. */
 const leaked = ({ address, count }) => (count > 1 ? `${address} and ${count - 1} more` : address);
 const percent = (part, whole) => `${(whole ? (100 * part) / whole : 0).toFixed(2)}%`;
+
+const ratio = (count, whole) => (whole ? (count / whole).toFixed(2) : "-");
 
 export class Pools {
   path = "v1/pools";
@@ -70,7 +75,10 @@ export class Pools {
     return [el("h3", null, "Balance of CNI plugins"),
       el("p", { class: "faint" }, "Attachments (a sandbox's interface) whose ADD was seen to succeed since the first agent of this boot, each once."),
       table(["plugin", "network", ...FATES.map(([, name]) => name)],
-        shown.map((it) => [it.plugin, it.network ?? "?", ...FATES.map(([member]) => cell(it, member))]))];
+        shown.map((it) => [it.plugin, it.network ?? "?", ...FATES.map(([member]) => cell(it, member))])),
+      el("p", { class: "faint" }, "Each is 1.00 where every pod has one sandbox and every ADD a DEL that released it."),
+      table(["plugin", "network", "pods", ...RATIOS.map(([name]) => name)],
+        shown.map((it) => [it.plugin, it.network ?? "?", it.pods, ...RATIOS.map(([, parts]) => ratio(...parts(it)))]))];
   }
 
   #pool(pool) {

@@ -21,8 +21,17 @@ pub(crate) struct Booking {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Booked {
-    Added,
+    Added(First),
     Closed(Fate),
+    /// Nothing shows that a DEL without a network namespace freed the addresses.
+    Unverified,
+}
+
+/// Whether an attachment is the first that a plugin made in a network for the sandbox, and for the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct First {
+    pub(crate) sandbox: bool,
+    pub(crate) pod: bool,
 }
 
 /// What became of an attachment.
@@ -45,30 +54,37 @@ pub(crate) enum Fate {
 impl Attachment {
     /// The plugins with an open entry, and the network by which each was counted.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&Plugin, &Option<String>)> {
-        self.plugins.iter().filter_map(|plugin| Some((plugin, &plugin.entry.as_ref()?.network)))
+        self.plugins.iter().filter_map(|plugin| Some((plugin, &plugin.open_entry()?.network)))
     }
 
     pub(crate) fn has_entry(&self) -> bool {
-        self.plugins.iter().any(|plugin| plugin.entry.is_some())
+        self.plugins.iter().any(|plugin| plugin.open_entry().is_some())
     }
 
     /// Opens or closes the entry of a plugin whose call succeeded. None: the call changes nothing.
-    pub(in crate::engine::world) fn book(&mut self, call: &Call, command: CniCommand) -> Option<Booking> {
+    pub(in crate::engine::world) fn book(
+        &mut self,
+        call: &Call,
+        command: CniCommand,
+        first: First,
+    ) -> Option<Booking> {
         if self.is_loopback() || self.pod.name.is_none() {
             return None;
         }
         let network = self.network.clone();
         let plugin = self.plugin(&call.call.plugin)?;
         let (network, what) = match command {
-            CniCommand::Add if plugin.entry.is_some() => return None,
+            CniCommand::Add if plugin.open_entry().is_some() => return None,
             CniCommand::Add => {
-                plugin.entry = Some(Entry { network: network.clone() });
-                (network, Booked::Added)
+                plugin.entry = Some(Entry { network: network.clone(), is_closed: false });
+                (network, Booked::Added(first))
             }
             CniCommand::Del => {
                 let has_netns = call.call.netns.as_deref().is_some_and(|netns| !netns.is_empty());
                 let fate = if has_netns { Fate::Released } else { Fate::ReleasedWithoutNetns };
-                (plugin.entry.take()?.network, Booked::Closed(fate))
+                let entry = plugin.entry.as_mut().filter(|it| !it.is_closed)?;
+                entry.is_closed = true;
+                (entry.network.clone(), Booked::Closed(fate))
             }
         };
         Some(Booking { plugin: plugin.name.clone(), network, what })

@@ -34,16 +34,19 @@ pub(crate) struct Plugin {
     /// The failures for the same pod and interface in attachments that were dropped.
     #[serde(default)]
     pub(crate) earlier: Option<Earlier>,
-    /// Its open entry in the balance of plugins.
+    /// Its latest entry in the balance of plugins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) entry: Option<Entry>,
 }
 
-/// An ADD succeeded, and no DEL since: the open entry of an attachment in the balance of plugins.
+/// An ADD succeeded: the entry of an attachment in the balance of plugins.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The network by which the ADD was counted.
     pub(crate) network: Option<String>,
+    /// A DEL has succeeded since.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_closed: bool,
 }
 
 /// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.
@@ -140,6 +143,11 @@ pub(crate) struct Runs {
 pub(crate) const LATELY: Duration = Duration::from_secs(10 * 60);
 
 impl Plugin {
+    /// Its entry in the balance of plugins, if no DEL has succeeded since the ADD.
+    pub(crate) fn open_entry(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|it| !it.is_closed)
+    }
+
     /// The runs of each kind of DEL that was called.
     pub(crate) fn dels(&self) -> impl Iterator<Item = &Runs> {
         [&self.del, &self.del_without_netns].into_iter().filter(|runs| runs.begun > 0)
