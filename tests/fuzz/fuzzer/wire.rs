@@ -24,9 +24,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut call = event::CniCall::new_zeroed();
     call.caller = TaskKey::new(7, 10_000_000);
     call.caller_comm = Comm(sixteen("containerd"));
-    let values =
-        ["ADD", "c1", "/run/netns/cni-1", "eth0", "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=default", "/opt"];
-    (call.present, call.filename_len) = (0x3f, 12);
+    let values = [
+        "ADD",
+        "c1",
+        "/run/netns/cni-1",
+        "eth0",
+        "K8S_POD_NAME=web-0;K8S_POD_NAMESPACE=default",
+        "/opt",
+        "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "vendor=1",
+    ];
+    (call.present, call.filename_len) = (0xff, 12);
     call.lens = values.map(len);
     let mut run = event::Exec::new_zeroed();
     (run.class, run.ns_pid, run.argv_total, run.filename_len, run.argv_len) = (0x23, 1, 7, 6, 7);
