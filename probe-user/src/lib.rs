@@ -13,6 +13,8 @@ pub use probe_engine::{engine, known, model, recording, words};
 #[cfg(feature = "live")]
 pub mod source;
 
+#[cfg(feature = "live")]
+mod api_server;
 mod bounded_read;
 mod duration;
 #[cfg(feature = "live")]
@@ -20,6 +22,8 @@ mod grpc;
 #[cfg(feature = "live")]
 mod program_pages;
 mod replay;
+#[cfg(feature = "live")]
+mod retry_after;
 mod size;
 
 pub mod sink;

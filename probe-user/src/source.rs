@@ -12,6 +12,7 @@ pub mod backfill;
 pub mod cri;
 pub mod files;
 pub mod host;
+pub(crate) mod ledger;
 pub mod live;
 pub(crate) mod logs;
 pub mod netlink;

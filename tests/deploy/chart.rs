@@ -124,6 +124,23 @@ fn rights_that_the_cluster_cannot_limit_are_to_be_asked_for() -> Result<()> {
     Ok(())
 }
 
+/// Whoever asks whose an address is may read that, and nothing else.
+#[test]
+fn an_ipam_at_the_api_server_is_read_with_the_least_rights() -> Result<()> {
+    let objects = render::objects(&render::template_for("1.29.0", &["kubernetes.ipam=calico"])?)?;
+    let wanted = serde_json::json!([{
+        "apiGroups": ["crd.projectcalico.org", "projectcalico.org"],
+        "resources": ["ipamhandles", "ipamblocks"],
+        "verbs": ["get"],
+    }]);
+    ensure!(render::only(&objects, "ClusterRole")?["rules"] == wanted, "{objects:#?}");
+    let pod = &render::only(&objects, "DaemonSet")?["spec"]["template"]["spec"];
+    ensure!(pod["automountServiceAccountToken"] == true, "{pod}");
+    let args = pod["containers"][0]["args"].as_array().context("no arguments")?;
+    ensure!(args.contains(&"--kubernetes-ipam=calico".into()), "{args:?}");
+    Ok(())
+}
+
 /// The chart's rules and dashboard are the repository's. The chart has links to them.
 #[test]
 fn the_chart_has_the_repository_s_rules_and_dashboard() -> Result<()> {

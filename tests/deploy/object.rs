@@ -18,12 +18,13 @@ use crate::{
 };
 
 /// Together these choices render every object that the chart can make.
-const CHOICES: [&[&str]; 8] = [
+const CHOICES: [&[&str]; 9] = [
     &[],
     &["server.existingSecret=own"],
     &["server.mode=local", "service.enabled=false", "serviceAccount.create=false", "appArmorProfile=null"],
     &["server.mode=insecure", "hostNetwork=false", "server.metricLabels={namespace,workload}"],
     &["kubernetes.events=true", "kubernetes.condition=true"],
+    &["kubernetes.ipam=calico"],
     &["otlp.endpoint=http://a:4317", "otlp.headersSecret=own", "otlp.caConfigMap=ca", "hostNetwork=false"],
     &["podMonitor.enabled=true", "serviceMonitor.enabled=true", "podMonitor.labels.release=stack"],
     &[

@@ -22,6 +22,7 @@ fn a_mistyped_value_is_refused() -> Result<()> {
         "logFile.path=events.json",
         "logFile.path=/events.json",
         "logFile.size=10MB",
+        "kubernetes.ipam=whereabouts",
         "otlp.endpoint=collector:4317",
         "otlp.endpoint=http://user:password@collector",
         "otlp.protocol=http/json",

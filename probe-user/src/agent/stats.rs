@@ -9,10 +9,10 @@ use probe_common::tally;
 use tokio::sync::watch;
 
 use crate::{
+    api_server::stats::KubernetesStats,
     confine::refusal,
     model::fact::{Mechanism, Signal},
     sink::{
-        kubernetes::KubernetesStats,
         metrics::agent_stats::{
             AgentStats, Expiry, Exported, KubernetesWrites, ProbeStats, Process, Program, Queue,
             ReadingStats, Ring, ServerFiles, ServerStats, StateWrite,

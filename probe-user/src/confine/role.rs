@@ -17,7 +17,7 @@ pub enum Role {
     Writer,
     /// Sends traces and log records to a receiver on the network.
     Export,
-    /// Writes to the API server of the cluster.
+    /// Writes to the API server of the cluster, and asks it whose an address is.
     Kubernetes,
     /// The main thread: reads the rings and counters, and runs the engine.
     Agent,

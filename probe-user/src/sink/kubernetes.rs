@@ -8,21 +8,15 @@
 //! The thread reads nothing from the API server except the answers to its writes. It needs the right to
 //! create and patch Events and to patch the status of its own node (docs/kubernetes.md).
 
-mod api_server;
 mod condition;
 mod event;
-mod link;
 mod plan;
-mod rest;
-mod stats;
 mod store;
-mod text;
-mod token;
 
 use std::{collections::VecDeque, io, num::NonZero, sync::Arc, thread, time::Duration};
 
 use jiff::Timestamp as WallTime;
-use kube::{Config, api::Patch};
+use kube::api::Patch;
 use serde_json::json;
 use tokio::{
     runtime,
@@ -30,20 +24,14 @@ use tokio::{
     time::{self, Instant},
 };
 
+pub(crate) use self::{condition::CONDITION, store::Store};
 use self::{
-    api_server::{ApiServer, Failure},
-    condition::Condition,
+    condition::{Answer, Condition},
     event::Place,
-    link::Link,
     plan::{EventAction, Ledger, Plan, Step},
 };
-pub(crate) use self::{
-    condition::CONDITION,
-    stats::KubernetesStats,
-    store::Store,
-    token::{TokenFile, check as check_token},
-};
 use crate::{
+    api_server::{ApiServer, Failure, link::Link, stats::KubernetesStats},
     model::{change::Finding, finding::Revision, time::Timestamp},
     sink::{
         net::loop_queue::{Client, Snapshot, View},
@@ -69,9 +57,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The settings: what is reported, and where.
 pub(crate) struct Settings {
-    pub(crate) config: Config,
-    /// The file with the token of `config`, if the token is from a file.
-    pub(crate) token_file: Option<TokenFile>,
+    pub(crate) server: ApiServer,
     /// The name of the node's object.
     pub(crate) node: String,
     pub(crate) events: bool,
@@ -158,8 +144,8 @@ impl Planned {
 
 impl Publisher {
     fn new(settings: Settings, client: &Client, judge: Arc<Judge>, stats: Arc<KubernetesStats>) -> Self {
-        let Settings { config, token_file, node, events, condition, store } = settings;
-        let url = config.cluster_url.to_string();
+        let Settings { server, node, events, condition, store } = settings;
+        let url = server.url();
         Self {
             events: events.then(|| Events {
                 ledger: Ledger::default(),
@@ -167,12 +153,13 @@ impl Publisher {
                 is_kept: true,
                 begins: Rate::new(RATE),
                 ends: Rate::new(RATE),
-                link: Link::new("Events", url.clone()),
+                link: Link::new("Events", "written to", url.clone()),
                 planned: None,
             }),
-            condition: condition
-                .then(|| (Condition::default(), Link::new("the node's condition", url.clone()))),
-            server: ApiServer::new(config, token_file, Arc::clone(&stats)),
+            condition: condition.then(|| {
+                (Condition::default(), Link::new("the node's condition", "written to", url.clone()))
+            }),
+            server,
             node,
             judge,
             revision: View::snapshot(client, |agent| (agent.engine.findings_revision(), agent.has_listed)),
@@ -311,8 +298,9 @@ async fn write_condition(
     if !condition.is_due(verdict, now) {
         return Ok(());
     }
-    let mut patch =
-        async |body| server.patch("/api/v1/nodes", node, Some("status"), &Patch::Strategic(body)).await;
+    let mut patch = async |body| -> Result<Answer, Failure> {
+        server.patch("/api/v1/nodes", node, Some("status"), &Patch::Strategic(body)).await
+    };
     if !condition.knows() {
         // An empty patch is answered with the node's object. The condition that the last agent wrote may be
         // the same.
@@ -330,7 +318,9 @@ async fn send(server: &mut ApiServer, step: &Step, node: &str) -> Result<Option<
     let path = place.collection();
     let now = WallTime::now();
     let change = Patch::Merge(event::change(step, now));
-    let change = async |server: &mut ApiServer| server.patch(&path, &place.name, None, &change).await;
+    let change = async |server: &mut ApiServer| -> Result<Answer, Failure> {
+        server.patch(&path, &place.name, None, &change).await
+    };
     let begun = event::event(step, &place, node, now);
     match step.action {
         // The last agent may have created it.

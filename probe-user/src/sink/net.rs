@@ -5,5 +5,4 @@ pub(crate) mod authorities;
 pub(crate) mod loop_queue;
 pub(crate) mod pem;
 pub(crate) mod reloading_files;
-pub(crate) mod retry_after;
 pub(crate) mod url;

@@ -196,7 +196,8 @@ fn a_plugin_that_keeps_its_addresses_elsewhere_is_named() {
     let conf = r#"{"name":"k8s-pod-network","plugins":[{"type":"calico","ipam":{"type":"calico-ipam"}}]}"#;
     let output = run(disk_of(conf).path(), &[]);
     assert_eq!(output.status.code(), Some(2));
-    let why = "cannot look: calico-ipam keeps its addresses at the API server (ipamblocks, ipamhandles)";
+    let why = "cannot look: calico-ipam keeps its addresses at the API server (ipamblocks, ipamhandles), where an agent \
+               with --kubernetes-ipam calico asks (the chart's kubernetes.ipam=calico); ask the plugin's own tool";
     assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp as WallTime;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -98,6 +99,38 @@ impl Words {
 /// Formats the time in whole seconds, as the API server keeps it.
 fn seconds(time: WallTime) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The fields that are read from the object in the API server's answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    /// The count of an Event.
+    pub(super) count: Option<i32>,
+    status: Option<NodeStatus>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeStatus {
+    #[serde(default)]
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    #[serde(rename = "lastTransitionTime")]
+    since: Option<String>,
+}
+
+impl Answer {
+    /// The node's condition of this type.
+    pub(super) fn condition(self, kind: &str) -> Option<Known> {
+        let mut conditions = self.status?.conditions.into_iter();
+        let found = conditions.find(|it| it.kind == kind)?;
+        Some(Known { status: found.status, since: found.since })
+    }
 }
 
 #[cfg(test)]

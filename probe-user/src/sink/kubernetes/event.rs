@@ -8,11 +8,8 @@ use k8s_openapi::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    plan::{EventAction, Object, Step, Subject},
-    text::cut,
-};
-use crate::model::hash::fnv;
+use super::plan::{EventAction, Object, Step, Subject};
+use crate::{api_server::text::cut, model::hash::fnv};
 
 /// The namespace of Events about nodes, which the kubelet uses too.
 const OF_NODES: &str = "default";

@@ -16,12 +16,10 @@ use tokio::time::Instant;
 
 use super::{
     Events, Planned,
-    api_server::ApiServer,
-    link::Link,
     plan::{EventAction, Ledger, Object, Step},
-    stats::KubernetesStats,
 };
 use crate::{
+    api_server::{ApiServer, link::Link, stats::KubernetesStats},
     model::{
         finding::{FindingKind, Key, Revision},
         time::Timestamp,
@@ -79,7 +77,7 @@ fn events(steps: impl Iterator<Item = Step>) -> Events {
         is_kept: true,
         begins: Rate::new(super::RATE),
         ends: Rate::new(super::RATE),
-        link: Link::new("Events", String::new()),
+        link: Link::new("Events", "written to", String::new()),
         planned: Some(Planned { revision: Revision::default(), at: Instant::now(), steps, withheld: 0 }),
     }
 }

@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use super::signal::{PROTOBUF, Signal};
-use crate::sink::{escape::escaped, net::retry_after::retry_after};
+use crate::{retry_after::retry_after, sink::escape::escaped};
 
 /// The kind of a failure. The log has a line for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,8 +108,14 @@ const RUN: [&str; 2] = ["/var/run", "/run"];
 /// The longest name of an interface (`IFNAMSIZ` without the NUL).
 const MAX_IFNAME_BYTES: usize = 15;
 
-/// Returns the first configured plugin of which it is known that it keeps its addresses elsewhere, and where.
-pub(crate) fn elsewhere(networks: &[Network]) -> Option<(&'static str, &'static str)> {
+/// The plugins of those about whose addresses an agent can ask, and the setting for it.
+const ASKED: [(&str, &str); 1] = [(
+    "calico-ipam",
+    "where an agent with --kubernetes-ipam calico asks (the chart's kubernetes.ipam=calico)",
+)];
+
+/// Returns which configured plugin is known to keep its addresses elsewhere, and where: the first one.
+pub(crate) fn elsewhere(networks: &[Network]) -> Option<String> {
     for network in networks {
         let mut plugins = network.plugins.as_slice();
         if let Some(ipam) = &network.ipam {
@@ -119,8 +125,10 @@ pub(crate) fn elsewhere(networks: &[Network]) -> Option<(&'static str, &'static 
             plugins = plugins.get(..1).unwrap_or_default();
         }
         let known = ELSEWHERE.iter().find(|(name, _)| plugins.iter().any(|plugin| plugin == name));
-        if known.is_some() {
-            return known.copied();
+        if let Some((plugin, place)) = known {
+            let asked = ASKED.iter().find(|(name, _)| name == plugin);
+            let how = asked.map_or("which sandprobe does not read", |(_, how)| how);
+            return Some(format!("{plugin} keeps its addresses {place}, {how}"));
         }
     }
     None

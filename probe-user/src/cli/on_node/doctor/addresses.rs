@@ -40,9 +40,7 @@ fn found(stores: &[Store], networks: &[Network], skipped: &Skipped) -> Check {
     }
     if stores.is_empty() {
         let found = match store::elsewhere(networks) {
-            Some((plugin, place)) => format!(
-                "{plugin} keeps them {place}, which sandprobe does not read: no leak in a store can be confirmed"
-            ),
+            Some(elsewhere) => format!("{elsewhere}: no store on this node confirms a leak"),
             None => "no IPAM store was found, unless --ipam-store names one to the agent".to_owned(),
         };
         return Check::full(NAME, found);
@@ -92,7 +90,11 @@ mod tests {
         let many = "aws-ipamd /0, aws-ipamd /1, aws-ipamd /2, aws-ipamd /3, 2 more";
         assert_eq!(told(&stores(6), "host-local").found, many);
         let elsewhere = told(&[], "whereabouts").found;
-        assert!(elsewhere.starts_with("whereabouts keeps them at the API server (ippools)"), "{elsewhere}");
+        let whereabouts = "whereabouts keeps its addresses at the API server (ippools), which sandprobe does not read: \
+                           no store on this node confirms a leak";
+        assert_eq!(elsewhere, whereabouts);
+        let calico = told(&[], "calico-ipam").found;
+        assert!(calico.contains(", where an agent with --kubernetes-ipam calico asks "), "{calico}");
         assert!(told(&[], "host-local").found.starts_with("no IPAM store was found"));
         let mut skipped = Skipped::default();
         skipped.partial.insert(List::Ipam, (PathBuf::from("/x.json"), ReadError::Malformed));

@@ -186,10 +186,9 @@ impl ScanResult {
             return Some(self.unread(List::Ipam, what));
         }
         if self.stores.is_empty() {
-            if let Some((plugin, place)) = backfill::store::elsewhere(&self.networks) {
+            if let Some(elsewhere) = backfill::store::elsewhere(&self.networks) {
                 return Some(format!(
-                    "cannot look: {plugin} keeps its addresses {place}, which sandprobe does not read; ask the \
-                     plugin's own tool which addresses it holds for pods of this node"
+                    "cannot look: {elsewhere}; ask the plugin's own tool which addresses it holds for pods of this node"
                 ));
             }
             let first = self.skipped.first.as_deref();

@@ -43,6 +43,7 @@ use crate::{
         },
         timer::Timer,
     },
+    api_server::{ApiServer, stats::KubernetesStats},
     cli::{
         args::Form,
         on_node::{
@@ -57,7 +58,9 @@ use crate::{
     },
     confine::{Confinement, Later, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
-    model::fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
+    model::fact::{
+        Answer, EventStream, Fact, Observation, Origin, RuntimeLink, Store, StoreAnswer, StoreLink,
+    },
     recording::history::History,
     session::Session,
     sink::{
@@ -77,6 +80,7 @@ use crate::{
         cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
         host::HostRoot,
+        ledger,
         live::{
             attach::{Earlier, Probe},
             log::Logger,
@@ -86,7 +90,10 @@ use crate::{
         netlink::Netlink,
         node::clock,
         task::{
-            channel::{Batch, BatchSender, CancellationSource, CancellationToken, feed, questions, stop},
+            channel::{
+                Batch, BatchSender, CancellationSource, CancellationToken, QuestionSender, feed, questions,
+                stop,
+            },
             ready::Ready,
         },
     },
@@ -128,6 +135,8 @@ struct Shared {
     /// How far the reading of the node's files has come.
     reading: Arc<ReadProgress>,
     state_writes: StateWrites,
+    /// The requests to the API server.
+    kubernetes: Arc<KubernetesStats>,
 }
 
 /// The result of a run.
@@ -207,6 +216,7 @@ impl<'a> Assembly<'a> {
         }
         let mut outlets = Outlets::new(stream, recording, checkpoint, held);
         let past = self.begin(&mut session, &mut outlets, resumed, &mut earlier).await?;
+        let ledger = self.opened.kubernetes.as_ref().and_then(|it| it.ledger(&self.shared.kubernetes));
         let bell = self.opened.server.as_ref().map(|(listeners, _)| listeners.reload.bell());
         let exported = otlp.iter().flat_map(Otlp::figures).collect();
         let served = self.server(&mut session, past, &outlets.stream, exported)?;
@@ -227,7 +237,8 @@ impl<'a> Assembly<'a> {
         let timer = Timer::new(telling.collect());
         let stores = opened.stores;
         let files = Files { root, hierarchy, layout, stores, unreadable, reading, records_first, runtimes };
-        let routes = sources.routes(netlink, files, followed)?;
+        let mut routes = sources.routes(netlink, files, followed)?;
+        routes.ledger = sources.ledger(ledger)?;
         if let Some(logger) = logger {
             tokio::spawn(diagnostics(logger, stop.clone()));
         }
@@ -302,6 +313,13 @@ impl<'a> Assembly<'a> {
         for socket in followed {
             let fact =
                 Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed, since: None });
+            session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
+        }
+        // A store that the last agent asked, and this one does not.
+        let asks = self.opened.kubernetes.as_ref().is_some_and(Target::asks);
+        let left: Vec<Store> = if asks { Vec::new() } else { session.engine().asked().cloned().collect() };
+        for store in left {
+            let fact = Fact::StoreLink(StoreLink { store, answer: StoreAnswer::Off });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {
@@ -379,8 +397,8 @@ impl<'a> Assembly<'a> {
         otlp: Vec<ExportCounters>,
     ) -> anyhow::Result<Served> {
         let Some((listeners, metrics)) = self.opened.server.take() else { return Ok(Served::default()) };
-        let Shared { feed, unreadable, reading, state_writes, .. } = &self.shared;
-        let target = self.opened.kubernetes.take().map(|target| (target, Arc::default()));
+        let Shared { feed, unreadable, reading, state_writes, kubernetes, .. } = &self.shared;
+        let target = self.opened.kubernetes.take();
         let parts = stats::Parts {
             batches: feed.gauge(),
             unreadable: Arc::clone(unreadable),
@@ -390,7 +408,7 @@ impl<'a> Assembly<'a> {
             reading: Arc::clone(reading),
             server: listeners.reload.shown(),
             state: state_writes.clone(),
-            kubernetes: target.as_ref().map(|(_, stats)| Arc::clone(stats)),
+            kubernetes: target.is_some().then(|| Arc::clone(kubernetes)),
             otlp,
         };
         let figures = StatsCollector::new(&self.hooks.reports, &self.hooks.drain, parts);
@@ -399,9 +417,11 @@ impl<'a> Assembly<'a> {
         let confinement = &self.confinement;
         let (mut served, client, judge) =
             serve::start((listeners, metrics), session, header, past, report, figures, confinement)?;
-        if let Some((target, stats)) = target {
+        if let Some(target) = target {
             let state = self.start.state_dir.map(|dir| (dir, state_writes.clone()));
-            served.attach_reporter(target.start(header, state, &client, judge, stats, confinement)?);
+            let stats = Arc::clone(kubernetes);
+            let reporter = target.start(header, state, &client, judge, stats, confinement)?;
+            reporter.into_iter().for_each(|it| served.attach_reporter(it));
         }
         Ok(served)
     }
@@ -442,7 +462,9 @@ impl Shared {
         let (stopper, stop) = stop();
         let unreadable = Arc::default();
         let reading = Arc::default();
-        Self { feed, batches, stopper, stop, unreadable, reading, state_writes: StateWrites::of(state_dir) }
+        let state_writes = StateWrites::of(state_dir);
+        let kubernetes = Arc::default();
+        Self { feed, batches, stopper, stop, unreadable, reading, state_writes, kubernetes }
     }
 }
 
@@ -480,6 +502,19 @@ impl Sources<'_> {
             routes.runtimes = Some(asker);
         }
         Ok(routes)
+    }
+
+    /// Starts the source that asks the API server, if there is one.
+    fn ledger(
+        &self,
+        asked: Option<(&'static ledger::Kind, ApiServer)>,
+    ) -> anyhow::Result<Option<QuestionSender>> {
+        let Some((kind, server)) = asked else { return Ok(None) };
+        let (asker, questions) = questions();
+        started(self.confinement, Role::Kubernetes, || {
+            ledger::start(kind, server, self.feed.clone(), questions, self.stop.clone())
+        })?;
+        Ok(Some(asker))
     }
 }
 

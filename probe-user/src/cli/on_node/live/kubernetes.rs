@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use http::uri::Scheme;
 use kube::{
     Client, Config,
@@ -15,11 +15,16 @@ use kube::{
 use tokio::runtime;
 
 use crate::{
+    api_server::{
+        ApiServer,
+        stats::KubernetesStats,
+        token::{TokenFile, check as check_token},
+    },
     bounded_read,
     confine::{Confinement, Remote, role::Role},
     recording::Header,
     sink::{
-        kubernetes::{CONDITION, KubernetesStats, Reporter, Settings, Store, TokenFile, check_token},
+        kubernetes::{CONDITION, Reporter, Settings, Store},
         net::{
             loop_queue,
             url::{self, is_loopback},
@@ -27,6 +32,7 @@ use crate::{
         state::state_writes::StateWrites,
         verdict::Judge,
     },
+    source::ledger,
 };
 
 /// Where systems have their certificate authorities, which count if a kubeconfig names none.
@@ -47,32 +53,50 @@ pub(super) struct KubernetesArgs {
     #[arg(long)]
     kubernetes_condition: bool,
 
+    /// Ask the API server whether addresses of sandboxes that are over are still allocated, where this IPAM
+    /// keeps that in objects of the cluster
+    #[arg(long, value_name = "IPAM")]
+    kubernetes_ipam: Option<Ipam>,
+
     /// Where no pod's service account says how to reach the API server: a kubeconfig with a token or a client
     /// certificate
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
 
-/// What goes to the API server, and where that is.
+/// An IPAM whose objects the API server has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ipam {
+    /// Calico's IPAM, with Kubernetes as its datastore
+    Calico,
+}
+
+/// What goes to the API server or is asked there, and where that is.
 pub(super) struct Target {
     config: Config,
     port: u16,
     token_file: Option<TokenFile>,
     events: bool,
     condition: bool,
+    ipam: Option<Ipam>,
 }
 
 impl KubernetesArgs {
-    /// Returns where to report, if anything is to be reported.
+    /// Returns where to report and ask, if anything is to be reported or asked.
     pub(super) fn open(&self, node: &str) -> anyhow::Result<Option<Target>> {
-        let Self { kubernetes_events: events, kubernetes_condition: condition, ref kubeconfig } = *self;
-        if !events && !condition {
+        let Self {
+            kubernetes_events: events,
+            kubernetes_condition: condition,
+            kubernetes_ipam: ipam,
+            ref kubeconfig,
+        } = *self;
+        if !events && !condition && ipam.is_none() {
             if kubeconfig.is_some() {
-                bail!("--kubeconfig needs --kubernetes-events or --kubernetes-condition");
+                bail!("--kubeconfig needs --kubernetes-events, --kubernetes-condition or --kubernetes-ipam");
             }
             return Ok(None);
         }
-        if !is_name(node) {
+        if (events || condition) && !is_name(node) {
             bail!(
                 "{node:?} is not a valid name of a Node object, which has at most {MAX_NAME_BYTES} lowercase letters, digits, \"-\" \
                  and \".\": give the right one with --node NAME"
@@ -91,7 +115,7 @@ impl KubernetesArgs {
             anyhow::Ok((config, token_file))
         })?;
         let port = port(&config)?;
-        Ok(Some(Target { config, port, token_file, events, condition }))
+        Ok(Some(Target { config, port, token_file, events, condition, ipam }))
     }
 }
 
@@ -198,7 +222,32 @@ impl Target {
         let events = self.events.then_some("Events of findings");
         let condition = self.condition.then(|| format!("the node's condition {CONDITION}"));
         let sent: Vec<_> = events.map(str::to_owned).into_iter().chain(condition).collect();
-        format!("{} go to {}\n", sent.join(" and "), self.config.cluster_url)
+        let url = &self.config.cluster_url;
+        let mut said = String::new();
+        if !sent.is_empty() {
+            said += &format!("{} go to {url}\n", sent.join(" and "));
+        }
+        if self.ipam.is_some() {
+            said += &format!("whose an address is, is asked at {url}\n");
+        }
+        said
+    }
+
+    /// Whether it is asked whose an address is.
+    pub(super) fn asks(&self) -> bool {
+        self.ipam.is_some()
+    }
+
+    /// Returns how to ask whose an address is, if that is wanted.
+    pub(super) fn ledger(&self, stats: &Arc<KubernetesStats>) -> Option<(&'static ledger::Kind, ApiServer)> {
+        let kind = match self.ipam? {
+            Ipam::Calico => &ledger::CALICO,
+        };
+        Some((kind, self.server(stats)))
+    }
+
+    fn server(&self, stats: &Arc<KubernetesStats>) -> ApiServer {
+        ApiServer::new(self.config.clone(), self.token_file.clone(), Arc::clone(stats))
     }
 
     pub(super) fn start(
@@ -209,8 +258,12 @@ impl Target {
         judge: Arc<Judge>,
         stats: Arc<KubernetesStats>,
         confinement: &Confinement,
-    ) -> anyhow::Result<Reporter> {
-        let Self { config, port: _, token_file, events, condition } = self;
+    ) -> anyhow::Result<Option<Reporter>> {
+        let Self { events, condition, .. } = self;
+        if !events && !condition {
+            return Ok(None);
+        }
+        let server = self.server(&stats);
         let store = match state {
             Some((dir, writes)) if events => {
                 let opened = confinement.start(Role::Store, || Store::open(dir, header, writes))?;
@@ -218,10 +271,10 @@ impl Target {
             }
             Some(_) | None => None,
         };
-        let settings = Settings { config, token_file, node: header.node.clone(), events, condition, store };
-        confinement
-            .start(Role::Kubernetes, || Reporter::start(settings, client, judge, stats))?
-            .context(THREAD)
+        let settings = Settings { server, node: header.node.clone(), events, condition, store };
+        let started =
+            confinement.start(Role::Kubernetes, || Reporter::start(settings, client, judge, stats))?;
+        Ok(Some(started.context(THREAD)?))
     }
 }
 

@@ -6,9 +6,9 @@ use super::{Family, counter, gauge};
 pub(crate) const KUBERNETES_REQUESTS: Family = counter(
     "sandprobe_kubernetes_requests_total",
     &["what", "result"],
-    "Requests to the API server for Events and the node's condition: done; gone, because the pod's namespace or the Event is no \
-     more; refused, because the agent may not or the API server does not take it; failed, because it was not reached. Only with \
-     --kubernetes-events or --kubernetes-condition.",
+    "Requests to the API server for Events, the node's condition, and whose an address is: done; gone, because the pod's namespace, \
+     the Event or the handle of the address is no more; refused, because the agent may not or the API server does not take it; \
+     failed, because it was not reached. Only with --kubernetes-events, --kubernetes-condition or --kubernetes-ipam.",
 );
 pub(crate) const KUBERNETES_WAITING: Family = gauge(
     "sandprobe_kubernetes_events_waiting",

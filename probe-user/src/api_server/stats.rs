@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use strum::{IntoStaticStr, VariantArray};
 
-/// What is written to the API server.
+/// What is written to the API server, or read from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case", const_into_str)]
 pub(crate) enum Resource {
     Event,
     Condition,
+    /// Whose an address is.
+    Address,
 }
 
 /// How a request ended.
@@ -36,7 +38,7 @@ impl KubernetesStats {
         self.requests[resource as usize][outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn wait(&self, events: usize) {
+    pub(crate) fn wait(&self, events: usize) {
         self.waiting.store(u64::try_from(events).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 

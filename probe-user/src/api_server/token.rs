@@ -28,7 +28,7 @@ pub(crate) enum TokenError {
 }
 
 /// The file of a token, which is read again from time to time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
     read_at: Option<Instant>,

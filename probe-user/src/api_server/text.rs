@@ -1,7 +1,7 @@
 //! Cuts texts to the length that the API server accepts.
 
 /// The beginning of a text, at most `longest` bytes, in whole characters.
-pub(super) fn cut(text: &str, longest: usize) -> &str {
+pub(crate) fn cut(text: &str, longest: usize) -> &str {
     &text[..text.floor_char_boundary(longest)]
 }
 

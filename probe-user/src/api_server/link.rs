@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::warn;
 
 use super::{
-    api_server::Failure,
+    Failure,
     rest::{MAX_WAIT, random},
 };
 
@@ -15,8 +15,10 @@ const FIRST_WAIT: Duration = Duration::from_secs(5);
 
 /// One kind of request, and whether it fails.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
+    /// What is requested, and how.
     what: &'static str,
+    done: &'static str,
     url: String,
     failing: Option<Failing>,
     /// It was logged that some requests are not tried again.
@@ -34,22 +36,23 @@ struct Failing {
 }
 
 impl Link {
-    pub(super) fn new(what: &'static str, url: String) -> Self {
-        Self { what, url, failing: None, gave_up: false }
+    /// `done`: what the requests do at the API server, such as `written to`.
+    pub(crate) fn new(what: &'static str, done: &'static str, url: String) -> Self {
+        Self { what, done, url, failing: None, gave_up: false }
     }
 
-    pub(super) fn is_due(&self) -> bool {
+    pub(crate) fn is_due(&self) -> bool {
         self.failing.as_ref().is_none_or(|it| Instant::now() >= it.until)
     }
 
-    pub(super) fn works(&mut self) {
+    pub(crate) fn works(&mut self) {
         if self.failing.take().is_some() {
-            warn!("{} can be written to the API server {} again", self.what, self.url);
+            warn!("{} can be {} the API server {} again", self.what, self.done, self.url);
         }
     }
 
     /// Records a failure. The request is tried again, after a longer wait each time.
-    pub(super) fn fails(&mut self, failure: &Failure) {
+    pub(crate) fn fails(&mut self, failure: &Failure) {
         let kind = mem::discriminant(failure);
         let text = failure.to_string();
         let now = Instant::now();
@@ -67,13 +70,13 @@ impl Link {
     }
 
     /// Records a failure whose request is not tried again. Only the first one is logged.
-    pub(super) fn gives_up(&mut self, failure: &Failure) {
+    pub(crate) fn gives_up(&mut self, failure: &Failure) {
         if !mem::replace(&mut self.gave_up, true) {
             self.warn(failure, "; such Events are left out");
         }
     }
 
     fn warn(&self, failure: &Failure, then: &str) {
-        warn!("{} cannot be written to the API server {}: {failure}{then}", self.what, self.url);
+        warn!("{} cannot be {} the API server {}: {failure}{then}", self.what, self.done, self.url);
     }
 }

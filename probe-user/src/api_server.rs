@@ -1,8 +1,14 @@
 //! Requests to the API server, and what its answers mean.
 
+pub(crate) mod link;
+pub(crate) mod rest;
+pub(crate) mod stats;
+pub(crate) mod text;
+pub(crate) mod token;
+
 use std::{error, iter, sync::Arc, time::Duration};
 
-use http::{Request, Response};
+use http::{Request, Response, header::ACCEPT};
 use http_body_util::{LengthLimitError, Limited};
 use kube::{
     Client, Config, Error,
@@ -10,19 +16,18 @@ use kube::{
     client::ClientBuilder,
     core::{Status, request},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time;
 use tower::util::MapResponseLayer;
 
-use super::{
-    condition::Known,
+use self::{
     rest::Rest,
     stats::{KubernetesStats, Outcome, Resource},
     text::cut,
     token::TokenFile,
 };
-use crate::sink::escape::escaped;
+use crate::words::escape::escaped;
 
 /// How long a request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,7 +44,7 @@ const NOT_FOUND: &str = "NotFound";
 
 /// Why a request failed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     #[error("there is such an object already")]
     Exists,
     /// The object or its namespace is gone, or the namespace is being removed.
@@ -68,39 +73,7 @@ impl Failure {
     }
 }
 
-/// The fields that are read from the object in the API server's answer.
-#[derive(Debug, Deserialize)]
-pub(super) struct Answer {
-    /// The count of an Event.
-    pub(super) count: Option<i32>,
-    status: Option<NodeStatus>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NodeStatus {
-    #[serde(default)]
-    conditions: Vec<NodeCondition>,
-}
-
-#[derive(Debug, Deserialize)]
-struct NodeCondition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    #[serde(rename = "lastTransitionTime")]
-    since: Option<String>,
-}
-
-impl Answer {
-    /// The node's condition of this type.
-    pub(super) fn condition(self, kind: &str) -> Option<Known> {
-        let mut conditions = self.status?.conditions.into_iter();
-        let found = conditions.find(|it| it.kind == kind)?;
-        Some(Known { status: found.status, since: found.since })
-    }
-}
-
-pub(super) struct ApiServer {
+pub(crate) struct ApiServer {
     config: Config,
     token_file: Option<TokenFile>,
     /// `None` if a new one must be made.
@@ -110,7 +83,7 @@ pub(super) struct ApiServer {
 }
 
 impl ApiServer {
-    pub(super) fn new(
+    pub(crate) fn new(
         mut config: Config,
         token_file: Option<TokenFile>,
         stats: Arc<KubernetesStats>,
@@ -124,26 +97,34 @@ impl ApiServer {
         Self { config, token_file, client: None, rest: Rest::default(), stats }
     }
 
+    pub(crate) fn url(&self) -> String {
+        self.config.cluster_url.to_string()
+    }
+
     /// Whether the API server did not ask to be left alone for now.
-    pub(super) fn may_be_asked(&self) -> bool {
+    pub(crate) fn may_be_asked(&self) -> bool {
         self.rest.is_over()
     }
 
     /// Creates an object in the collection of this path.
-    pub(super) async fn create(&mut self, path: &str, object: &impl Serialize) -> Result<Answer, Failure> {
+    pub(crate) async fn create<A: DeserializeOwned>(
+        &mut self,
+        path: &str,
+        object: &impl Serialize,
+    ) -> Result<A, Failure> {
         let body = serde_json::to_vec(object).map_err(|why| Failure::Invalid(why.to_string()))?;
         let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
         self.ask(Resource::Event, request::Request::new(path).create(&params, body)).await
     }
 
     /// Patches the object of this name, or a subresource of it.
-    pub(super) async fn patch(
+    pub(crate) async fn patch<A: DeserializeOwned>(
         &mut self,
         path: &str,
         name: &str,
         part: Option<&str>,
         patch: &Patch<Value>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<A, Failure> {
         let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         let request = request::Request::new(path);
         match part {
@@ -155,17 +136,30 @@ impl ApiServer {
         }
     }
 
-    async fn ask(
+    /// Reads what is at this path.
+    pub(crate) async fn get<A: DeserializeOwned>(&mut self, path: &str) -> Result<A, Failure> {
+        let request = Request::get(path).header(ACCEPT, "application/json").body(Vec::new());
+        self.ask(Resource::Address, request.map_err(request::Error::BuildRequest)).await
+    }
+
+    async fn ask<A: DeserializeOwned>(
         &mut self,
         resource: Resource,
         request: Result<Request<Vec<u8>>, request::Error>,
-    ) -> Result<Answer, Failure> {
-        let answer = self.answer(request).await;
+    ) -> Result<A, Failure> {
+        let answer = self
+            .answer(request)
+            .await
+            .and_then(|text| serde_json::from_str(&text).map_err(|why| failure(&Error::SerdeError(why))));
+        if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
+            // The next request reads the certificates and the token again, on a new connection.
+            self.client = None;
+        }
         self.stats.count(resource, answer.as_ref().err().map_or(Outcome::Done, Failure::outcome));
         answer
     }
 
-    async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<Answer, Failure> {
+    async fn answer(&mut self, request: Result<Request<Vec<u8>>, request::Error>) -> Result<String, Failure> {
         let request = request.map_err(|why| Failure::Invalid(why.to_string()))?;
         // The token may have been replaced. A new client also reads the certificates again.
         let is_old = self.token_file.as_ref().is_some_and(TokenFile::is_due);
@@ -173,19 +167,14 @@ impl ApiServer {
             Some(client) if !is_old => client.clone(),
             Some(_) | None => self.connect()?,
         };
-        let asked = time::timeout(REQUEST_TIMEOUT, client.request::<Answer>(request)).await;
-        let answer = match asked {
+        let asked = time::timeout(REQUEST_TIMEOUT, client.request_text(request)).await;
+        match asked {
             Ok(answer) => answer.map_err(|error| match (failure(&error), &self.token_file) {
                 (Failure::Unknown(said), Some(file)) => Failure::Unknown(file.explain(said)),
                 (failure, _) => failure,
             }),
             Err(_late) => Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()))),
-        };
-        if let Err(Failure::Away(_) | Failure::Unknown(_) | Failure::Refused(_)) = answer {
-            // The next request reads the certificates and the token again, on a new connection.
-            self.client = None;
         }
-        answer
     }
 
     fn connect(&mut self) -> Result<Client, Failure> {

@@ -9,7 +9,7 @@ use http::{Response, StatusCode};
 use jiff::Timestamp as WallTime;
 use tokio::time::Instant;
 
-use crate::sink::net::retry_after::retry_after;
+use crate::retry_after::retry_after;
 
 /// The longest wait before the API server is asked again.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(300);
@@ -37,6 +37,6 @@ impl Rest {
 }
 
 /// A number from 0 to 1, from the clock.
-pub(super) fn random() -> f64 {
+pub(crate) fn random() -> f64 {
     f64::from(WallTime::now().subsec_nanosecond()) / 1e9
 }
