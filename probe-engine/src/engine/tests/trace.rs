@@ -30,8 +30,11 @@ fn inside(pid: u32, plugin: &str, traceparent: Option<&str>) -> CniCalled {
     CniCalled { host: false, caller: None, ..add(pid, 693, plugin, traceparent) }
 }
 
-/// Returns the calls' places, each with the plugin above that was given the same one.
-fn places(calls: Vec<CniCalled>) -> Vec<(String, Option<(String, Option<u32>)>)> {
+/// A plugin, the caller's span, and the pid of the plugin above that was given the same one.
+type Place = (String, Option<(String, Option<u32>)>);
+
+/// Returns the calls' places.
+fn places(calls: Vec<CniCalled>) -> Vec<Place> {
     let mut story = Story::new();
     for (at, it) in (10..).zip(calls) {
         let origin = if it.host { Origin::Kernel } else { Origin::Delegated };
@@ -52,7 +55,7 @@ fn places(calls: Vec<CniCalled>) -> Vec<(String, Option<(String, Option<u32>)>)>
         .collect()
 }
 
-fn place(plugin: &str, parent: &str, above: Option<u32>) -> (String, Option<(String, Option<u32>)>) {
+fn place(plugin: &str, parent: &str, above: Option<u32>) -> Place {
     (plugin.to_owned(), Some((parent.to_owned(), above)))
 }
 
