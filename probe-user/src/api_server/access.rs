@@ -1,5 +1,5 @@
-//! Where the API server is, how its certificate is checked, and how this agent logs in: by the service account
-//! of its pod, or by a kubeconfig.
+//! Where the API server is, how its certificate is checked, and how this agent logs in: by the service
+//! account of its pod, or by a kubeconfig.
 
 use std::{
     env,

@@ -115,7 +115,7 @@ mod tests {
         assert_eq!([without_spread.low, without_spread.high], [0.0; 2]);
     }
 
-    /// Of samples of one and the same distribution, about 5 in 100 intervals leave 0 out.
+    /// About 5 in 100 intervals leave 0 out if both samples have the same distribution.
     #[test]
     fn an_interval_is_right_about_as_often_as_it_says() {
         let mut random = Random(7);

@@ -95,7 +95,7 @@ impl Recorded {
                 pods.entry(id).or_default().orders.add(orders);
             }
         }
-        // Of other pods only later parts are in the recording.
+        // A pod without a sandbox began before the recording.
         pods.retain(|_, pod| pod.orders.sandboxes > 0);
         let mut findings: BTreeMap<&'static str, Found> = BTreeMap::new();
         for (kind, severity, pod) in events.findings.into_values() {

@@ -5,9 +5,9 @@
 //! that the runtime called for a sandbox's interface. Calls that are repeated change nothing. Attachments
 //! from before the agent have no entry, and neither have containers without a pod, whose end nobody sees.
 //!
-//! **Invariant:** each entry has one fate, so an account's `added` is the sum of its entries by fate. Each pod
-//! with an entry has a sandbox with one, so there are no more pods than sandboxes, and no more of these than
-//! entries.
+//! **Invariant:** each entry has one fate, so an account's `added` is the sum of its entries by fate. Each
+//! pod with an entry has a sandbox with one, so there are no more pods than sandboxes, and no more of these
+//! than entries.
 
 use std::collections::BTreeMap;
 

@@ -53,8 +53,8 @@ pub(super) fn confirmed(bytes: &[u8]) -> serde_json::Result<BTreeSet<String>> {
 }
 
 impl Balance {
-    /// Returns a row of the ratios that are 1 where each pod has one sandbox and each ADD its DEL. Attachments
-    /// that live or whose fate is not known have no DEL yet.
+    /// Returns a row of the ratios that are 1 where each pod has one sandbox and each ADD its DEL.
+    /// Attachments that live or whose fate is not known have no DEL yet.
     fn ratios(&self) -> [String; 6] {
         let released = self.released.saturating_add(self.released_without_netns);
         [
