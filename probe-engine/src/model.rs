@@ -44,3 +44,4 @@ pub mod recovery;
 pub mod reference;
 pub mod scalar;
 pub mod time;
+pub mod trace;

@@ -83,9 +83,26 @@ impl Render {
         if *forged {
             writeln!(text, "    not root's by itself").expect("text grows");
         }
-        if let Some(CniVariables { command, container_id, netns, ifname, args, path }) = cni {
-            let set =
-                [("id", container_id), ("netns", netns), ("ifname", ifname), ("args", args), ("path", path)];
+        if let Some(CniVariables {
+            command,
+            container_id,
+            netns,
+            ifname,
+            args,
+            path,
+            traceparent,
+            tracestate,
+        }) = cni
+        {
+            let set = [
+                ("id", container_id),
+                ("netns", netns),
+                ("ifname", ifname),
+                ("args", args),
+                ("path", path),
+                ("traceparent", traceparent),
+                ("tracestate", tracestate),
+            ];
             let set =
                 set.into_iter().filter_map(|(name, value)| Some(format!(" {name} {:?}", value.as_ref()?)));
             writeln!(text, "    cni {command}{}", set.collect::<String>()).expect("text grows");

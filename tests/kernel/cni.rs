@@ -1,5 +1,6 @@
 //! CNI calls. The agent recognises a runtime's own call by properties that no container can arrange. It
-//! reports the call's CNI variables byte for byte, and no other variable of the environment.
+//! reports the call's CNI variables and its place in a trace byte for byte, and no other variable of the
+//! environment.
 
 pub(crate) mod call;
 mod form;
@@ -32,7 +33,12 @@ fn observe(calls: impl FnOnce(&Live, &mut Runtime) -> Result<()>) -> Result<Vec<
 #[test]
 fn a_runtimes_call_is_reported_with_its_variables_and_no_others() -> Result<()> {
     let id = new_id()?;
-    let environment = Environment::of_add(&id).with("CNI_PATH", "/opt/cni/bin:/usr/lib/cni").amid(60 << 10);
+    let environment = Environment::of_add(&id)
+        .with("CNI_PATH", "/opt/cni/bin:/usr/lib/cni")
+        .with("TRACEPARENT", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
+        .with("TRACESTATE", "vendor=1")
+        .amid(80 << 10);
+    ensure!(environment.len() > 200, "{} variables", environment.len());
     let mut runtime_pid = 0;
     let seen = observe(|_, runtime| {
         runtime_pid = runtime.call(&environment, &[])?;
@@ -51,6 +57,8 @@ fn a_runtimes_call_is_reported_with_its_variables_and_no_others() -> Result<()> 
         ifname: value("CNI_IFNAME"),
         args: value("CNI_ARGS"),
         path: value("CNI_PATH"),
+        traceparent: value("TRACEPARENT"),
+        tracestate: value("TRACESTATE"),
     };
     ensure!(call_seen.variables == expected, "{call_seen:?}");
     let status = seen.iter().find_map(|one| match &one.fact {
@@ -72,6 +80,38 @@ fn an_empty_variable_is_not_an_absent_one() -> Result<()> {
     let netns = |id| call(&seen, id).map(|(_, call_seen)| call_seen.variables.netns.clone());
     ensure!(netns(&empty) == Some(Some(String::new())), "{:?}", netns(&empty));
     ensure!(netns(&absent) == Some(None), "{:?}", netns(&absent));
+    Ok(())
+}
+
+/// What is too long is cut one byte after the longest value that counts.
+#[test]
+fn hostile_values_of_a_trace_change_nothing_else() -> Result<()> {
+    let long = "0".repeat(50 << 10);
+    let values = ["", "-", "00-\u{1b}[2J\n\u{e9}", "CNI_COMMAND=DEL", &long[..55], &long];
+    let calls = values.iter().map(|value| Ok((new_id()?, *value))).collect::<Result<Vec<_>>>()?;
+    let seen = observe(|_, runtime| {
+        for (id, value) in &calls {
+            let add = Environment::of_add(id);
+            runtime.call(&add.with("TRACEPARENT", value).with("TRACESTATE", value), &[])?;
+        }
+        Ok(())
+    })?;
+    for (id, given) in &calls {
+        let (_, call_seen) = call(&seen, id).context("a call is not reported")?;
+        let add = Environment::of_add(id);
+        let cut = |longest: usize| Some(given.get(..longest).unwrap_or(given).to_owned());
+        let expected = CniVariables {
+            command: "ADD".to_owned(),
+            container_id: Some(id.clone()),
+            netns: add.value("CNI_NETNS"),
+            ifname: add.value("CNI_IFNAME"),
+            args: add.value("CNI_ARGS"),
+            path: None,
+            traceparent: cut(56),
+            tracestate: cut(513),
+        };
+        ensure!(call_seen.host && call_seen.variables == expected, "{call_seen:?}");
+    }
     Ok(())
 }
 

@@ -1,16 +1,20 @@
 //! The agent sends traces and logs to a receiver over each protocol, while the receiver and the agents come
-//! and go.
+//! and go. CNI calls are in the traces of their callers.
 
 use std::{
     collections::BTreeSet,
     fs::{self, File},
     net::{SocketAddr, TcpListener},
     process::Stdio,
+    thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
-use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use anyhow::{Context as _, Result, bail, ensure};
+use opentelemetry_proto::tonic::{
+    common::v1::{KeyValue, any_value::Value},
+    trace::v1::Span,
+};
 use tests::{
     cgroupfs::Hierarchy,
     clock,
@@ -24,7 +28,7 @@ use tests::{
 };
 
 use crate::{
-    cni::call::{Environment, Runtime},
+    cni::call::{Environment, Runtime, STATUS},
     container::{Container, new_id},
 };
 
@@ -202,4 +206,109 @@ fn what_is_told_again_after_an_agent_was_killed_has_the_same_ids() -> Result<()>
         ensure!(ids.len() == 1, "{id}: {ids:?}");
     }
     Ok(())
+}
+
+/// How many callers there are at a time, as many goroutines of a runtime may be.
+const CALLERS: u128 = 16;
+
+/// A call with a trace of its own, whose caller does as libcni does: the plugin gets the caller's span in its
+/// environment, and so does the plugin that it calls.
+struct Traced {
+    number: u128,
+    sandbox: String,
+}
+
+impl Traced {
+    fn call(number: u128, runtime: &mut Runtime) -> Result<Self> {
+        let sandbox = new_id()?;
+        let trace_id = number + 1;
+        let flags = match number % 4 {
+            0 | 1 => "01",
+            2 => "00",
+            _ => "0x",
+        };
+        let add = Environment::of_add(&sandbox)
+            .with("CNI_PATH", &runtime.folder()?)
+            .with("CNI_ARGS", &format!("K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-{number}"))
+            .with("TRACEPARENT", &format!("00-{trace_id:032x}-{trace_id:016x}-{flags}"));
+        let mut does = vec!["run".to_owned()];
+        does.extend(runtime.plugin("host-local", &add)?);
+        does.extend(["exit".to_owned(), STATUS.to_string()]);
+        runtime.call_to(&add, &[], &does)?;
+        Ok(Self { number, sandbox })
+    }
+
+    fn is_sampled(&self) -> bool {
+        self.number % 4 < 2
+    }
+
+    fn spans<'a>(&self, received: &'a Received) -> Vec<&'a Span> {
+        let trace_id = (self.number + 1).to_be_bytes();
+        received.spans.iter().filter(|span| span.trace_id == trace_id).collect()
+    }
+
+    fn check(&self, received: &Received) -> Result<()> {
+        let spans = self.spans(received);
+        let of_name = |name| spans.iter().find(|span| span.name == name);
+        match (of_name("cni ADD bridge"), of_name("cni ADD host-local")) {
+            (None, None) if !self.is_sampled() => ensure!(spans.is_empty(), "{spans:?}"),
+            (Some(plugin), Some(ipam)) if self.is_sampled() => {
+                let place = (self.number + 1).to_be_bytes();
+                ensure!(spans.len() == 2, "{spans:?}");
+                ensure!(
+                    plugin.parent_span_id == place[8..] && ipam.parent_span_id == plugin.span_id,
+                    "{spans:?}"
+                );
+                let within = plugin.start_time_unix_nano <= ipam.start_time_unix_nano
+                    && ipam.end_time_unix_nano <= plugin.end_time_unix_nano;
+                ensure!(within, "{spans:?}");
+                for span in [plugin, ipam] {
+                    let sandbox = text(&span.attributes, "sandprobe.sandbox.id");
+                    ensure!(sandbox == Some(&self.sandbox), "{span:?}");
+                }
+            }
+            _ => bail!("call {}: {spans:?}", self.number),
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn calls_side_by_side_are_each_below_their_own_caller() -> Result<()> {
+    let receiver = Receiver::start(Protocol::Grpc, None)?;
+    let place = Place::new()?;
+    let mut agent = run(&place, Protocol::Grpc, &format!("http://{}", receiver.address()))?;
+    agent.attached()?;
+    let each = u128::try_from(machine::share_of(if machine::is_soak() { 625 } else { 20 }))?;
+    let calls = thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|caller| {
+                scope.spawn(move || {
+                    let mut runtime = Runtime::start()?;
+                    let numbers = caller * each..(caller + 1) * each;
+                    numbers.map(|number| Traced::call(number, &mut runtime)).collect::<Result<Vec<_>>>()
+                })
+            })
+            .collect();
+        let calls = callers
+            .into_iter()
+            .map(|caller| caller.join().map_err(|_panic| anyhow::anyhow!("a caller panicked"))?);
+        calls.collect::<Result<Vec<_>>>()
+    })?;
+    let calls: Vec<Traced> = calls.into_iter().flatten().collect();
+    clock::poll("the spans of all calls", machine::patience(), || {
+        let received = receiver.received();
+        let sampled = calls.iter().filter(|call| call.is_sampled());
+        let arrived = sampled.filter(|call| call.spans(&received).len() >= 2).count();
+        Ok((2 * arrived >= calls.len()).then_some(()))
+    })?;
+    // What it has not sent yet comes at its end.
+    let errors = agent.errors.clone();
+    let status = agent.end(End::Stopped)?;
+    let said = fs::read_to_string(errors)?;
+    ensure!(status.success(), "{status}: {said}");
+    refusal::check(&said)?;
+    let received = receiver.received();
+    ensure!(received.problems.is_empty(), "{:?}", received.problems);
+    calls.iter().try_for_each(|call| call.check(&received))
 }

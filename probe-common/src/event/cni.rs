@@ -5,18 +5,31 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::{Header, take};
 use crate::{id::TaskKey, text::Comm};
 
-/// The variables of the CNI specification, in the order of the tail. Nothing else of an environment is kept.
+/// The variables of the CNI specification, and the place in its trace that libcni's caller passes on, in the
+/// order of the tail. Nothing else of an environment is kept. `BAGGAGE`, which libcni passes on too, is left
+/// out: it has up to 8 KiB of any application's data, secrets among them, and no span has a place for it.
 pub const COMMAND: usize = 0;
 pub const CONTAINERID: usize = 1;
 pub const NETNS: usize = 2;
 pub const IFNAME: usize = 3;
 pub const ARGS: usize = 4;
 pub const PATH: usize = 5;
-pub const VARIABLES: usize = 6;
+pub const TRACEPARENT: usize = 6;
+pub const TRACESTATE: usize = 7;
+pub const VARIABLES: usize = 8;
 
-/// Names after `CNI_`, and the longest value kept of each, bytes. A longer value is cut.
-pub const NAMES: [(&str, usize); VARIABLES] =
-    [("COMMAND", 16), ("CONTAINERID", 256), ("NETNS", 256), ("IFNAME", 32), ("ARGS", 1024), ("PATH", 512)];
+/// Names, and the longest value kept of each, bytes. A longer value is cut. Of a trace's variables one byte
+/// more is kept than counts, so that a longer value is known as such.
+pub const NAMES: [(&str, usize); VARIABLES] = [
+    ("CNI_COMMAND", 16),
+    ("CNI_CONTAINERID", 256),
+    ("CNI_NETNS", 256),
+    ("CNI_IFNAME", 32),
+    ("CNI_ARGS", 1024),
+    ("CNI_PATH", 512),
+    ("TRACEPARENT", 56),
+    ("TRACESTATE", 513),
+];
 
 /// `header.task` is the plugin's process; `flag::HOST` says that the caller is the node's own runtime.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -31,6 +44,7 @@ pub struct CniCall {
     pub filename_len: u16,
     /// The lengths in the tail: after the filename, each variable's value.
     pub lens: [u16; VARIABLES],
+    pub _pad: [u8; 4],
 }
 
 /// The tail of a `CniCall`.

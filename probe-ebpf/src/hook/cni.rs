@@ -36,7 +36,7 @@ use aya_ebpf::{
 use probe_common::{
     event::{
         self,
-        cni::{ARGS, COMMAND, CONTAINERID, IFNAME, NAMES, NETNS, PATH, VARIABLES},
+        cni::{ARGS, COMMAND, CONTAINERID, IFNAME, NAMES, NETNS, PATH, TRACEPARENT, TRACESTATE, VARIABLES},
         exec::FILENAME,
         flag, kind,
     },
@@ -170,7 +170,7 @@ fn ended(ring: Ring, task: Task) -> bool {
 pub(super) fn tell(task: Task, binprm: u64, class: Class) -> bool {
     let Some(env) = Environment::get() else { return false };
     let truncated = env.scanned < env.total;
-    if truncated && env.present() != 0 {
+    if truncated && env.present() & const { (1 << TRACEPARENT) - 1 } != 0 {
         emit::tally(|tally| tally.env_truncated += 1);
     }
     if env.has(COMMAND) == 0 || is_only_counted(env.command) {
@@ -249,6 +249,8 @@ extern "C" fn cni_send(ring: u64, flags: u64, caller: u64, binprm: u64) -> u64 {
     copy::<IFNAME>(scratch, env);
     copy::<ARGS>(scratch, env);
     copy::<PATH>(scratch, env);
+    copy::<TRACEPARENT>(scratch, env);
+    copy::<TRACESTATE>(scratch, env);
     let len = size_of::<event::CniCall>() as u64 + (scratch.end & const { TAIL as u64 - 1 });
     scratch.body.header.len = len as u32;
     // SAFETY: body and tail are in one struct without padding between, and `len` counts what was written of

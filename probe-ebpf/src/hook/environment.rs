@@ -1,5 +1,6 @@
-//! Finds the variables of the CNI specification in an environment, wherever they are in it: callers write it
-//! in random order. Nothing else of an environment is copied, and nothing of it leaves the kernel from here.
+//! Finds a call's variables (`probe_common::event::cni`) in an environment, wherever they are in it: callers
+//! write it in random order. Nothing else of an environment is copied, and nothing of it leaves the kernel
+//! from here.
 
 use core::ffi::c_void;
 
@@ -15,16 +16,16 @@ use crate::{
 static ENVIRONMENT: PerCpuArray<Environment> = PerCpuArray::with_max_entries(1, 0);
 
 /// How far the search goes: strings, counting a longer one for each `STRING` bytes of it, and bytes.
-const STEPS: u32 = 1024;
+const STEPS: u64 = 1024;
 const BYTES: u64 = 128 << 10;
 const STRING: usize = 2048;
 
-/// How many variables may begin with `CNI_`, a power of two; if there are more, later ones take the places of
-/// the first.
+/// How many variables may begin with `CNI_` or `TRAC`, a power of two; if there are more, later ones take the
+/// places of the first.
 const CANDIDATES: usize = 32;
 
 /// The variables, and a place for strings that are none of them.
-const PLACES: usize = 8;
+const PLACES: usize = 16;
 const _: () = assert!(VARIABLES < PLACES);
 
 /// What a search found. It is in a map's value and not in registers: the verifier need not follow what it
@@ -43,7 +44,7 @@ pub(crate) struct Environment {
     len: [u64; PLACES],
     /// 1 if the next string begins inside a longer one of the environment.
     inside: u64,
-    /// The strings that begin with `CNI_`.
+    /// The strings that begin as a variable does.
     candidates: u64,
     candidate_at: [u64; CANDIDATES],
     candidate_len: [u64; CANDIDATES],
@@ -86,7 +87,7 @@ impl Environment {
     }
 }
 
-/// Goes through the strings and notes those that begin with `CNI_`.
+/// Goes through the strings and notes those that begin as a variable does.
 ///
 /// The verifier walks every step, and older ones (5.10) soon forget which states they have seen: so each step
 /// has one way out and one way on.
@@ -100,12 +101,13 @@ extern "C" fn env_scan(mm: u64) -> u64 {
     env.scanned = 0;
     env.inside = 0;
     env.candidates = 0;
+    let bound = choose(is_below(total, BYTES), total, BYTES);
     for _ in 0..STEPS {
         let done = env.scanned;
         let at = start.wrapping_add(done);
         let len = read_string(&mut env.string, at);
         // The string is there, and begins within the bound.
-        let more = is_below(done, total) & is_below(done, BYTES) & is_below(0, len);
+        let more = is_below(done, bound) & is_below(0, len);
         if more == 0 {
             break;
         }
@@ -113,7 +115,10 @@ extern "C" fn env_scan(mm: u64) -> u64 {
         let candidate = (env.candidates & const { CANDIDATES as u64 - 1 }) as usize;
         env.candidate_at[candidate] = at;
         env.candidate_len[candidate] = len;
-        env.candidates += is_zero((env.string[0] ^ CNI) & CNI_MASK | env.inside);
+        // SAFETY: the string's first bytes. They are read as one word of 32 bits, without masking.
+        let head = u64::from(unsafe { env.string.as_ptr().cast::<u32>().read_volatile() });
+        // Both factors are below 2^32, so that only a zero makes the product zero.
+        env.candidates += is_zero((head ^ CNI).wrapping_mul(head ^ TRACE) | env.inside);
         // A string that fills the buffer was cut, and its last byte is a NUL that is not its own.
         env.inside = len / STRING as u64;
         env.scanned = done.wrapping_add(len).wrapping_sub(env.inside);
@@ -122,10 +127,10 @@ extern "C" fn env_scan(mm: u64) -> u64 {
     0
 }
 
-const CNI: u64 = u64::from_ne_bytes(*b"CNI_\0\0\0\0");
-const CNI_MASK: u64 = u64::from_ne_bytes(*b"\xff\xff\xff\xff\0\0\0\0");
+const CNI: u64 = u32::from_ne_bytes(*b"CNI_") as u64;
+const TRACE: u64 = u32::from_ne_bytes(*b"TRAC") as u64;
 
-/// Compares the strings that begin with `CNI_` with the variables' names.
+/// Compares the candidates with the variables' names.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn env_recognize() -> u64 {
@@ -183,7 +188,7 @@ fn read_string(to: &mut [u64; STRING / 8], from: u64) -> u64 {
     len as u64
 }
 
-/// A variable's name, from `CNI_` to `=`, as two words.
+/// A variable's name and the `=` after it, as two words.
 struct Name {
     len: u64,
     text: [u64; 2],
@@ -194,17 +199,11 @@ impl Name {
     const fn new(name: &str) -> Self {
         let name = name.as_bytes();
         let (mut text, mut mask) = ([[0; 8]; 2], [[0; 8]; 2]);
-        let len = name.len() + 5;
+        let len = name.len() + 1;
         assert!(len <= 16, "a name is compared as two words");
         let mut i = 0;
         while i < len {
-            text[i / 8][i % 8] = if i < 4 {
-                b"CNI_"[i]
-            } else if i < len - 1 {
-                name[i - 4]
-            } else {
-                b'='
-            };
+            text[i / 8][i % 8] = if i < name.len() { name[i] } else { b'=' };
             mask[i / 8][i % 8] = 0xff;
             i += 1;
         }

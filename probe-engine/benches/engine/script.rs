@@ -204,6 +204,7 @@ impl Script {
                 ifname: Some(ifname.to_owned()),
                 args: Some(pod.cni_args()),
                 path: Some("/opt/cni/bin".to_owned()),
+                ..CniVariables::default()
             },
             env_truncated: false,
         }));

@@ -128,6 +128,8 @@ fn variables(tail: &cni::Variables<'_>) -> CniVariables {
         ifname: tail.get(cni::IFNAME).map(text),
         args: tail.get(cni::ARGS).map(whole_pairs).map(text),
         path: tail.get(cni::PATH).map(text),
+        traceparent: tail.get(cni::TRACEPARENT).map(text),
+        tracestate: tail.get(cni::TRACESTATE).map(text),
     }
 }
 

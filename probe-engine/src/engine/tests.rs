@@ -32,5 +32,6 @@ mod stuck;
 mod stuck_start;
 mod stuck_stop;
 mod succession;
+mod trace;
 mod trust;
 mod unready;

@@ -13,6 +13,7 @@ use crate::model::{
     phase::Start,
     scalar::is_default,
     time::{Nanoseconds, Timestamp},
+    trace::TraceContext,
 };
 
 pub use crate::model::{
@@ -236,6 +237,9 @@ pub struct CniCall {
     pub called_by: Option<String>,
     /// Made by a CNI daemon's pod, not by the node's runtime.
     pub delegated: bool,
+    /// Where the call is in its caller's trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 closed_set! {

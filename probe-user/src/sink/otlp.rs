@@ -1,8 +1,9 @@
 //! Sends starts, teardowns and boots as traces, and findings as log records, to an OTLP receiver (the
 //! OpenTelemetry protocol, over gRPC or HTTP). docs/otlp.md describes what is sent.
 //!
-//! `start`, `teardown`, `boot` and `finding` make spans and records from the engine's state; `feed` decides
-//! when. `queue` is between the agent's loop and the thread that sends (`exporter`, with `client`).
+//! `start`, `teardown`, `boot` and `finding` make spans and records from the engine's state; `caller` makes
+//! spans in the traces of those who call plugins. `feed` decides when. `queue` is between the agent's loop
+//! and the thread that sends (`exporter`, with `client`).
 //!
 //! The messages are those of opentelemetry-proto. The OpenTelemetry SDK is not used: it is for spans that a
 //! program makes while it runs, with the program's own ids and times. The spans here are made after the
@@ -12,8 +13,10 @@
 
 mod attribute;
 mod boot;
+mod caller;
 mod client;
 mod connect;
+mod context;
 pub(crate) mod credentials;
 mod event;
 mod exporter;

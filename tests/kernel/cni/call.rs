@@ -14,7 +14,7 @@ use tests::program;
 use crate::container::actor;
 
 /// The plugin's exit status.
-pub(super) const STATUS: i32 = 5;
+pub(crate) const STATUS: i32 = 5;
 
 /// No record may contain this text.
 pub(crate) const SECRET: &str = "s3cr3t";
@@ -73,6 +73,10 @@ impl Environment {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Writes it in the kernel's form: strings with a NUL behind each.
     pub(super) fn save(&self, file: &Path) -> Result<()> {
         let text: String = self.0.iter().map(|(name, value)| format!("{name}={value}\0")).collect();
@@ -80,7 +84,7 @@ impl Environment {
     }
 }
 
-/// Other variables. Some names differ from a CNI variable by a letter.
+/// Other variables. Some names differ by a letter from one that counts.
 fn others(size: usize, longest: usize) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut made = 0;
@@ -91,6 +95,8 @@ fn others(size: usize, longest: usize) -> Vec<(String, String)> {
         let name = match i % 9 {
             3 if i < 200 => format!("CNI_{SECRET}_{i}"),
             5 => format!("XCNI_COMMAND_{SECRET}_{i}"),
+            6 if i < 20 => format!("TRACEPARENT_{SECRET}_{i}"),
+            7 => format!("BAGGAGE_{SECRET}_{i}"),
             _ => format!("NAME_{SECRET}_{i}"),
         };
         let value = format!("{SECRET} CNI_COMMAND=DEL ").repeat(longest);
@@ -168,7 +174,7 @@ impl Runtime {
     }
 
     /// Like `call`, with a plugin that does `plugin_does`. The plugin must end with `STATUS`.
-    pub(super) fn call_to(
+    pub(crate) fn call_to(
         &mut self,
         environment: &Environment,
         through: &[String],

@@ -1,5 +1,5 @@
-//! The raw bytes of the rings. They contain only the six CNI variables of an environment, and nothing of
-//! VERSION and STATUS calls.
+//! The raw bytes of the rings. They contain only the CNI variables of an environment and a call's place in a
+//! trace, and nothing of VERSION and STATUS calls.
 
 use std::{
     os::fd::AsFd as _,
@@ -29,6 +29,10 @@ fn no_record_contains_other_variables_or_version_and_status_calls() -> Result<()
     for (command, id) in &uncounted {
         runtime.call(&Environment::of_add(id).with("CNI_COMMAND", command), &[])?;
     }
+    // An exec that is no call keeps its place in a trace for itself, and nobody's baggage is kept.
+    let no_call = Environment::of_add(&ids[0]).without("CNI_COMMAND").with("TRACEPARENT", SECRET);
+    runtime.call(&no_call.with("TRACESTATE", SECRET), &[])?;
+    runtime.call(&Environment::of_add(&ids[0]).with("BAGGAGE", SECRET), &[])?;
     // The buffer in which a record is built held longer records before. This call is short.
     runtime.call(&Environment::of_add(&ids[2]).with("CNI_ARGS", ""), &[])?;
     let records = until_reported(&mut rings, &ids)?;

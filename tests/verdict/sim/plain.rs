@@ -49,6 +49,7 @@ impl Sim {
                     ifname: Some(net.ifname.clone()),
                     args: Some("IgnoreUnknown=1".to_owned()),
                     path: Some("/opt/cni/bin".to_owned()),
+                    ..CniVariables::default()
                 },
                 env_truncated: false,
             }),

@@ -202,6 +202,7 @@ impl Sim {
                 ifname: Some(ifname.to_owned()),
                 args: Some(args),
                 path: Some("/opt/cni/bin".to_owned()),
+                ..CniVariables::default()
             },
             env_truncated: false,
         }));

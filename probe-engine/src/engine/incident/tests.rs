@@ -79,6 +79,7 @@ fn blind_teardown(sandbox: &str, plugin: &str, since: u64) -> Finding {
         process,
         called_by: None,
         delegated: false,
+        trace: None,
     };
     let event = EvidenceEvent {
         left_out: 0,

@@ -360,6 +360,7 @@ pub(super) fn call(
             ifname: Some(if plugin.ends_with("loopback") { "lo" } else { "eth0" }.to_owned()),
             args: Some(args),
             path: Some("/opt/other:/usr/lib/cni/".to_owned()),
+            ..CniVariables::default()
         },
         env_truncated: false,
     }

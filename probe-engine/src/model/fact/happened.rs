@@ -48,7 +48,7 @@ pub struct Caller {
     pub comm: String,
 }
 
-/// The `CNI_*` variables; `None`: not set (an empty text is set).
+/// The variables of a call; `None`: not set (an empty text is set).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CniVariables {
     pub command: String,
@@ -57,6 +57,11 @@ pub struct CniVariables {
     pub ifname: Option<String>,
     pub args: Option<String>,
     pub path: Option<String>,
+    /// As the caller gave it, unchecked: [`TraceContext::read`](crate::model::trace::TraceContext::read).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -59,6 +59,7 @@ fn call(command: &str, plugin: &str, netns: Option<&str>) -> CniCall {
         process: Process::default(),
         called_by: None,
         delegated: false,
+        trace: None,
     }
 }
 

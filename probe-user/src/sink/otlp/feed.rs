@@ -1,5 +1,5 @@
 //! Decides what is sent, and when: a start when it is reported, a finding at each of its steps, a teardown
-//! when it is over, and a boot when the last pod is back.
+//! when it is over, and a boot when the last pod is back. A call in its caller's trace is sent when it ends.
 //!
 //! A sink notes what happened. The loop then makes the spans from the engine's state. So no state of the node
 //! is kept here, and a new agent of the same boot sends a teardown whole even if it began before the agent.
@@ -13,7 +13,7 @@ use std::{
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{
-    boot, finding,
+    boot, caller, finding,
     queue::Queue,
     signal::Item,
     start,
@@ -44,6 +44,8 @@ enum Noted {
     Started(Box<Start>),
     /// A step of a sandbox's teardown.
     Ending(ContainerId),
+    /// The span of a CNI call in its caller's trace.
+    Called(Box<Span>),
     /// A step of a finding, and when it came.
     Finding(Box<Finding>, Timestamp),
 }
@@ -53,7 +55,11 @@ enum Noted {
 pub(crate) struct ChangeSink(Sender<Noted>);
 
 impl Sink for ChangeSink {
-    fn on_change(&mut self, change: &Change, _: &Label) {
+    fn on_change(&mut self, change: &Change, label: &Label) {
+        // A call of DEL is a step of a teardown, too.
+        if let Some(span) = caller::call(change, label) {
+            self.0.send(Noted::Called(Box::new(span))).ok();
+        }
         let noted = match &change.what {
             ChangeKind::PodStarted(start) => Noted::Started(start.clone()),
             ChangeKind::FindingOpened(it)
@@ -101,6 +107,15 @@ impl Feed {
                     if let Some(traces) = &self.traces {
                         let told = engine.told_of(&start.sandbox);
                         traces.push(Item::of_trace(start::spans(&start, told, engine.findings(), label)));
+                        let setup = caller::setup(&start, told, label);
+                        if !setup.is_empty() {
+                            traces.push(Item::of_trace(setup));
+                        }
+                    }
+                }
+                Noted::Called(span) => {
+                    if let Some(traces) = &self.traces {
+                        traces.push(Item::of_trace(vec![*span]));
                     }
                 }
                 Noted::Ending(sandbox) if self.traces.is_some() => {

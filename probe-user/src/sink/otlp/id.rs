@@ -9,6 +9,10 @@ pub(super) enum Of {
     Start,
     Teardown,
     Boot,
+    /// A CNI call, in its caller's trace.
+    Call,
+    /// The setup of a sandbox, in the trace of who calls its plugins.
+    Setup,
 }
 
 impl Of {
@@ -17,11 +21,13 @@ impl Of {
             Self::Start => "start",
             Self::Teardown => "teardown",
             Self::Boot => "boot",
+            Self::Call => "call",
+            Self::Setup => "setup",
         }
     }
 }
 
-/// A trace's id. The parts name the subject of the trace.
+/// A trace's id, or what the ids of spans in another's trace are made from. The parts name the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TraceId([u8; 16]);
 

@@ -4,7 +4,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{
     attribute::Attributes,
-    event,
+    context, event,
     id::{Of, TraceId},
     key,
     trace::{Period, SpanRef, Trace},
@@ -53,6 +53,9 @@ pub(super) fn spans<'a>(
     if !start.missing.is_empty() {
         trace.fail(Trace::ROOT, format!("did not begin: {}", start.missing.join(", ")));
     }
+    if let Some(context) = context::given(events, "ADD") {
+        trace.link(Trace::ROOT, context::link(context, &start.pod));
+    }
     let mut phases: Vec<(&Phase, SpanRef)> = Vec::new();
     for phase in &start.phases {
         let period = Period::of(label, wording::name(&phase.kind), phase.begin, phase.end);
@@ -77,7 +80,7 @@ pub(super) fn spans<'a>(
     trace.into_spans()
 }
 
-fn of_phase(phase: &Phase) -> Attributes {
+pub(super) fn of_phase(phase: &Phase) -> Attributes {
     let attributes = Attributes::default()
         .text(key::PHASE, phase.kind.into_str())
         .mark(key::INFERRED, matches!(phase.kind, Kind::Init | Kind::PostStart))

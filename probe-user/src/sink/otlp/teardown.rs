@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::{
     attribute::Attributes,
-    event,
+    context, event,
     id::{Of, TraceId},
     key,
     trace::{Period, SpanRef, Trace},
@@ -130,6 +130,9 @@ impl<'a> Teardown<'a> {
             .some_text(key::RUNTIME, event::runtime(self.told.events))
             .flag(key::COMPLETE, !self.is_open);
         let mut trace = Trace::new(id(&label.boot_id, sandbox), label, &root, attributes);
+        if let Some(context) = context::given(self.told.events, "DEL") {
+            trace.link(Trace::ROOT, context::link(context, self.told.pod));
+        }
         if self.is_open {
             trace.fail(Trace::ROOT, format!("not over after {}", span(MAX_DURATION)));
         }
@@ -166,8 +169,7 @@ impl<'a> Teardown<'a> {
                 it.call.called_by.as_ref() == Some(&other.call.plugin) && it.begin <= other.at
             });
             let parent = caller.map_or(Trace::ROOT, |(_, span)| *span);
-            let name = format!("cni {} {}", it.call.command, it.call.plugin);
-            let period = Period::of(label, name, it.begin, it.at);
+            let period = Period::of_call(label, it.call, it.begin, it.at);
             let attributes = Attributes::default().call(it.call).end(it.end);
             let span = trace.child(parent, &period, attributes);
             if let Some(end) = it.end.filter(|end| end.code != 0) {
@@ -224,6 +226,7 @@ mod tests {
             process,
             called_by: called_by.map(str::to_owned),
             delegated: false,
+            trace: None,
         })
     }
 

@@ -6,6 +6,7 @@ mod failing;
 mod receiver;
 pub(super) mod recorded;
 mod sending;
+mod traced;
 
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 

@@ -3,7 +3,10 @@
 use opentelemetry_proto::tonic::trace::v1::{Span, Status, span, span::SpanKind, status::StatusCode};
 
 use super::{attribute::Attributes, id::TraceId};
-use crate::{model::time::Timestamp, sink::Label};
+use crate::{
+    model::{change::CniCall, time::Timestamp},
+    sink::Label,
+};
 
 /// The spans of one trace, the root first.
 #[derive(Debug)]
@@ -29,6 +32,10 @@ impl Period {
     pub(super) fn of(label: &Label, name: impl Into<String>, begin: Timestamp, end: Timestamp) -> Self {
         Self { name: name.into(), begin: wall(label, begin), end: wall(label, end) }
     }
+
+    pub(super) fn of_call(label: &Label, call: &CniCall, begin: Timestamp, end: Timestamp) -> Self {
+        Self::of(label, format!("cni {} {}", call.command, call.plugin), begin, end)
+    }
 }
 
 impl<'a> Trace<'a> {
@@ -51,12 +58,7 @@ impl<'a> Trace<'a> {
             trace_id: self.id.bytes(),
             span_id: self.id.span(u32::try_from(place).unwrap_or(u32::MAX)).to_vec(),
             parent_span_id,
-            name: period.name.clone(),
-            kind: SpanKind::Internal.into(),
-            start_time_unix_nano: period.begin,
-            end_time_unix_nano: period.end.max(period.begin),
-            attributes: attributes.into_list(),
-            ..Span::default()
+            ..span(period, attributes)
         });
         SpanRef(place)
     }
@@ -70,10 +72,16 @@ impl<'a> Trace<'a> {
         }
     }
 
+    pub(super) fn link(&mut self, from: SpanRef, link: span::Link) {
+        if let Some(it) = self.spans.get_mut(from.0) {
+            it.links.push(link);
+        }
+    }
+
     /// Marks the span as failed, for this reason.
     pub(super) fn fail(&mut self, span: SpanRef, message: String) {
         if let Some(it) = self.spans.get_mut(span.0) {
-            it.status = Some(Status { message, code: StatusCode::Error.into() });
+            it.status = Some(failed(message));
         }
     }
 
@@ -82,6 +90,22 @@ impl<'a> Trace<'a> {
         self.spans.iter_mut().for_each(|span| span.events.sort_by_key(|event| event.time_unix_nano));
         self.spans
     }
+}
+
+/// Returns a span that has no ids yet.
+pub(super) fn span(period: &Period, attributes: Attributes) -> Span {
+    Span {
+        name: period.name.clone(),
+        kind: SpanKind::Internal.into(),
+        start_time_unix_nano: period.begin,
+        end_time_unix_nano: period.end.max(period.begin),
+        attributes: attributes.into_list(),
+        ..Span::default()
+    }
+}
+
+pub(super) fn failed(message: String) -> Status {
+    Status { message, code: StatusCode::Error.into() }
 }
 
 /// The wall-clock time, nanoseconds since the epoch. A time before the epoch becomes the epoch.

@@ -66,21 +66,25 @@ pub(super) fn namespace(kind: &str, link: &str) -> Option<u32> {
     link.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Returns the `CNI_*` variables in `/proc/PID/environ`, if it is a CNI plugin's. Nothing else of it is kept.
+/// Returns a call's variables in `/proc/PID/environ`, if it is a CNI plugin's. Nothing else of it is kept.
 pub(super) fn cni(environ: &[u8]) -> Option<CniVariables> {
     let mut found = CniVariables::default();
     let mut command = None;
     for variable in environ.split(|byte| *byte == 0) {
-        let Some(variable) = variable.strip_prefix(b"CNI_") else { continue };
+        if !variable.starts_with(b"CNI_") && !variable.starts_with(b"TRACE") {
+            continue;
+        }
         let text = String::from_utf8_lossy(variable);
         let Some((name, value)) = text.split_once('=') else { continue };
         let place = match name {
-            "COMMAND" => &mut command,
-            "CONTAINERID" => &mut found.container_id,
-            "NETNS" => &mut found.netns,
-            "IFNAME" => &mut found.ifname,
-            "ARGS" => &mut found.args,
-            "PATH" => &mut found.path,
+            "CNI_COMMAND" => &mut command,
+            "CNI_CONTAINERID" => &mut found.container_id,
+            "CNI_NETNS" => &mut found.netns,
+            "CNI_IFNAME" => &mut found.ifname,
+            "CNI_ARGS" => &mut found.args,
+            "CNI_PATH" => &mut found.path,
+            "TRACEPARENT" => &mut found.traceparent,
+            "TRACESTATE" => &mut found.tracestate,
             _ => continue,
         };
         // The first one wins, as with `getenv`.
@@ -140,7 +144,8 @@ mod tests {
     #[test]
     fn only_the_variables_of_cni_are_kept() {
         let found =
-            cni(b"SECRET=1\0CNI_NETNS=\0CNI_COMMAND=DEL\0CNI_OTHER=x\0CNI_IFNAME=eth0\0").expect("a call");
+            cni(b"SECRET=1\0CNI_NETNS=\0CNI_COMMAND=DEL\0CNI_OTHER=x\0CNI_IFNAME=eth0\0TRACEPARENT=x\0")
+                .expect("a call");
         assert_eq!((found.command.as_str(), found.netns.as_deref()), ("DEL", Some("")));
         assert_eq!((found.ifname.as_deref(), found.container_id), (Some("eth0"), None));
         assert_eq!(cni(b"CNI_PATH=/opt/cni/bin\0"), None);

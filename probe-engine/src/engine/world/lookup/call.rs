@@ -16,6 +16,7 @@ use crate::{
         fact::{CniCalled, CniVariables, Origin, PodName, Task},
         id::{ContainerId, TaskKey},
         time::Timestamp,
+        trace::TraceContext,
     },
 };
 
@@ -48,15 +49,22 @@ pub(crate) fn begun(
     variables: CniVariables,
     delegated: bool,
 ) -> Call {
-    let CniVariables { command, container_id, netns, ifname, args, path: _ } = variables;
     let around = around(world, task.parent);
+    let container = variables.container_id.as_deref().and_then(ContainerId::parse);
+    // No plugin is above one that a daemon in a container runs.
+    let above = around.or_else(|| {
+        let open = if delegated { container.as_ref() } else { None };
+        host_calls(world, open).max_by_key(|call| call.at)
+    });
+    let trace = trace(TraceContext::read(&variables), above, delegated);
+    let CniVariables { command, netns, ifname, args, .. } = variables;
     let called_by = around.map(|it| it.call.plugin.clone());
     let cut_off_at = around.and_then(|it| it.cut_off_at);
     let plugin = filename.rsplit('/').next().unwrap_or(filename).to_owned();
     Call {
         at: ctx.at,
         origin: if delegated { Origin::Delegated } else { ctx.origin },
-        container: container_id.as_deref().and_then(ContainerId::parse),
+        container,
         pod: args.map(|text| Args::read(&text).pod).unwrap_or_default(),
         top: !delegated && called_by.is_none(),
         path: filename.to_owned(),
@@ -70,7 +78,32 @@ pub(crate) fn begun(
             process: process_of(task),
             called_by,
             delegated,
+            trace,
         }),
+    }
+}
+
+/// Returns where a call is in its caller's trace. Plugins mostly inherit the place that the plugin `above`
+/// was given, or have none; then they are below that plugin. What a container hands over counts only within
+/// the trace of the node's own call.
+fn trace(own: Option<TraceContext>, above: Option<&Call>, delegated: bool) -> Option<TraceContext> {
+    let inherited = above.and_then(|call| {
+        let trace = call.call.trace.clone()?;
+        Some(TraceContext { plugin: Some(call.call.process.key), ..trace })
+    });
+    match (own, inherited) {
+        (Some(own), Some(inherited)) if own.is_of_other_span(&inherited) => {
+            let counts = !delegated || own.parent.trace_id == inherited.parent.trace_id;
+            Some(if counts { own } else { inherited })
+        }
+        (_, Some(inherited)) => Some(inherited),
+        (own, None) => {
+            if delegated {
+                None
+            } else {
+                own
+            }
+        }
     }
 }
 

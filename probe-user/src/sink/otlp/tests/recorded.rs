@@ -31,10 +31,10 @@ use crate::{
 pub(super) struct Sent {
     pub(super) spans: Vec<Span>,
     pub(super) records: Vec<LogRecord>,
-    starts: Vec<Start>,
+    pub(super) starts: Vec<Start>,
     findings: Vec<(Finding, Timestamp)>,
     label: Label,
-    session: Session,
+    pub(super) session: Session,
 }
 
 /// Passes starts and findings on.
@@ -60,7 +60,13 @@ pub(in crate::sink::otlp) fn open(name: &str) -> (Session, Vec<Call>) {
 
 /// Replays a recording, and returns what would be sent.
 pub(super) fn replay(name: &str) -> Sent {
-    let (mut session, calls) = open(name);
+    replay_with(name, |_| {})
+}
+
+/// Replays a recording whose calls are changed before.
+pub(super) fn replay_with(name: &str, change: impl FnMut(&mut Call)) -> Sent {
+    let (mut session, mut calls) = open(name);
+    calls.iter_mut().for_each(change);
     let pace = Pace::default();
     let queue = |signal| Queue::new(&pace, ExportCounters::new(signal));
     let (traces, logs) = (queue(Signal::Traces), queue(Signal::Logs));
@@ -102,7 +108,7 @@ impl Sent {
         self.spans.iter().filter(is_child).collect()
     }
 
-    fn wall(&self, at: Timestamp) -> u64 {
+    pub(super) fn wall(&self, at: Timestamp) -> u64 {
         u64::try_from(self.label.wall_ns(at)).expect("after the epoch")
     }
 }
@@ -128,7 +134,7 @@ fn pairs(all: &[KeyValue]) -> String {
     all.join(" ")
 }
 
-fn attribute(all: &[KeyValue], key: &str) -> String {
+pub(super) fn attribute(all: &[KeyValue], key: &str) -> String {
     value(all.iter().find(|it| it.key == key).and_then(|it| it.value.as_ref()))
 }
 
@@ -309,6 +315,6 @@ fn write(sent: &Sent, root: &Span, span: &Span, depth: usize, text: &mut String)
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

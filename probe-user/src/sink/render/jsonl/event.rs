@@ -20,6 +20,7 @@ use crate::{
         change::{Change, ChangeKind, CniCall, ContainerRef, End, PodRef, StopReason},
         fact::{Listener, Loss, Origin},
         id::ContainerId,
+        trace::TraceParent,
     },
     sink::{
         Label,
@@ -104,6 +105,9 @@ struct Cni<'a> {
     /// The call came from a CNI daemon's pod and not from the node's runtime.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     delegated: bool,
+    /// The span that the caller gave the call (`TRACEPARENT`, W3C Trace Context); absent if it gave none, or
+    /// what it gave is not valid.
+    traceparent: Option<TraceParent>,
     /// In `cni.finished`; absent if the end of the call was not seen.
     exit_code: Option<u32>,
     /// In `cni.finished`: time from exec to exit.
@@ -214,7 +218,7 @@ impl<'a> Event<'a> {
     }
 
     fn cni(&mut self, call: &'a CniCall, end: Option<&'a End>, duration: Option<Duration>) {
-        let CniCall { command, plugin, netns, ifname, process, called_by, delegated } = call;
+        let CniCall { command, plugin, netns, ifname, process, called_by, delegated, trace } = call;
         self.cni = Some(Cni {
             command,
             plugin,
@@ -222,6 +226,7 @@ impl<'a> Event<'a> {
             ifname: ifname.as_deref(),
             called_by: called_by.as_deref(),
             delegated: *delegated,
+            traceparent: trace.as_ref().map(|it| it.parent),
             exit_code: end.map(|end| end.code),
             duration_ns: duration.map(nanos),
         });

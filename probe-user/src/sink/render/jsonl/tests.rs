@@ -21,6 +21,7 @@ use crate::{
         id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet, TaskKey},
         phase::{Cause, Kind as Part, Listening, Part as ImagePart, PartKind, Phase, Start, WaitsFor},
         time::Timestamp,
+        trace::TraceContext,
     },
     sink::{Format, Label, render::phase},
 };
@@ -46,6 +47,11 @@ fn call() -> CniCall {
         process: process(20),
         called_by: Some("bridge".to_owned()),
         delegated: true,
+        trace: Some(TraceContext {
+            parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().expect("a traceparent"),
+            state: String::new(),
+            plugin: None,
+        }),
     }
 }
 
@@ -290,7 +296,8 @@ fn a_line_has_its_members_in_order_and_its_large_numbers_as_strings() {
         r#""process":{"pid":20,"start_ns":"7000000000","comm":"comm20","parent":{"pid":1,"start_ns":"20000000"},"#,
         r#""exit_code":137,"signal":9,"oom":true,"killer":{"pid":99,"start_ns":"7000000000","comm":"comm99"}},"#,
         r#""cni":{"command":"ADD","plugin":"host-local","netns":"/run/netns/cni-1","ifname":"eth0","#,
-        r#""called_by":"bridge","delegated":true,"exit_code":137,"duration_ns":"35000000"},"#,
+        r#""called_by":"bridge","delegated":true,"#,
+        r#""traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01","exit_code":137,"duration_ns":"35000000"},"#,
         r#""text":"ADD host-local eth0 cni-1 from bridge killed by SIGKILL (out of memory) from comm99[99] in 35.0 ms (late)"}"#,
         "\n"
     );

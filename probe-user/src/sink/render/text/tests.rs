@@ -49,6 +49,7 @@ fn columns_are_aligned_under_one_heading() {
         process: process("bridge"),
         called_by: None,
         delegated: false,
+        trace: None,
     };
     let ended = ChangeKind::CniFinished {
         call: call.into(),

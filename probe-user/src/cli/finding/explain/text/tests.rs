@@ -48,6 +48,7 @@ fn finding() -> Finding {
         process: process(80, "bridge"),
         called_by: None,
         delegated: false,
+        trace: None,
     };
     let end = End { code: 137, signal: Some(9), killer: Some(killer.clone()), oom: false };
     let told = [
