@@ -12,6 +12,7 @@ mod model;
 mod outage;
 mod page;
 mod promise;
+mod recorded;
 mod replay;
 mod schema;
 mod script;

@@ -144,6 +144,8 @@ pub(crate) struct Sim {
     said: Vec<(Timestamp, String, Said)>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
+    /// Whether pods have limits, which hold them back for half of all time.
+    pub(crate) limited: bool,
 }
 
 /// The node's own network namespace.
@@ -206,6 +208,7 @@ impl Sim {
             said: Vec::new(),
             deleted: BTreeSet::new(),
             plain: BTreeMap::new(),
+            limited: false,
         }
     }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 use probe_user::model::{
     change::Question,
     fact::{
-        Bound, CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MessageFound,
-        NameSource, Network, NetworkFault, NetworkFaultForm, NetworkLoading, NetworksRead, NodeFolders,
-        Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation,
-        ReservationState, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Speaker, Store, StoreKind,
-        StoreRead, Task, WordsFound,
+        Bound, CacheFound, ContainerFound, CpuUse, DaemonWordsFound, Fact, Holder, List, MemoryEvents,
+        MessageFound, NameSource, Network, NetworkFault, NetworkFaultForm, NetworkLoading, NetworksRead,
+        NodeFolders, Observation, Origin, PodName, Pool, Pressure, PressureRead, ProcessFound, Reservation,
+        ReservationState, Role, RuntimeKind, RuntimeRead, RuntimeSandbox, Said, Speaker, Stall, Store,
+        StoreKind, StoreRead, Task, WordsFound,
     },
     id::{CgroupKey, ContainerId, NetnsKey, PodUid, Subnet},
     time::Timestamp,
@@ -146,14 +146,19 @@ impl Sim {
         Fact::DaemonWordsFound(DaemonWordsFound { daemon: daemon.to_owned(), since, said, unsaid })
     }
 
-    /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time.
+    /// Returns the pressure of a pod's cgroup, which is throttled for a hundredth of all time without limits.
     fn pressure(&self, cgroup: CgroupKey) -> Fact {
-        let throttled = Duration::from_nanos(self.now.0 / 100);
-        let cpu = CpuUse { used: throttled, throttled, periods: self.now.0 / 1_000_000_000, limit: None };
-        Fact::PressureRead(PressureRead {
-            cgroup,
-            pressure: Pressure { cpu: Some(cpu), ..Pressure::default() },
-        })
+        let hundredth = Duration::from_nanos(self.now.0 / 100);
+        let seconds = self.now.0 / 1_000_000_000;
+        let mut pressure = Pressure::default();
+        let mut cpu = CpuUse { used: hundredth, throttled: hundredth, periods: seconds, limit: None };
+        if self.limited {
+            cpu = CpuUse { used: hundredth * 10, throttled: hundredth * 50, limit: Some(100), ..cpu };
+            pressure.memory = Some(MemoryEvents { high: seconds, max: 0, oom: 0, limit: Some(48 << 20) });
+            pressure.io_stall = Some(Stall { some: hundredth * 50, full: Duration::ZERO });
+        }
+        pressure.cpu = Some(cpu);
+        Fact::PressureRead(PressureRead { cgroup, pressure })
     }
 
     /// Returns everything that lives, and the records.

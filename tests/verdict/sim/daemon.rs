@@ -2,8 +2,8 @@
 
 use probe_common::event::class;
 use probe_user::model::{
-    fact::{Exited, Fact, Origin, Signaled, Task},
-    id::PodUid,
+    fact::{Exited, Fact, Family, Listened, Listener, Origin, Signaled, Task},
+    id::{CgroupKey, PodUid},
 };
 
 use super::{
@@ -91,6 +91,19 @@ impl Sim {
             let by = self.by_kubelet();
             self.kernel(Fact::CgroupCreated { cgroup, by });
         }
+    }
+
+    /// A static pod. Its UID is the hash of its manifest.
+    pub(crate) fn static_pod(&mut self, name: &str) {
+        let uid = PodUid::parse(&format!("{:032x}", self.number())).expect("a UID");
+        self.pods.insert(name.to_owned(), Pod { name: name.to_owned(), uid, cgroup: None });
+    }
+
+    /// The kubelet listens at a port.
+    pub(crate) fn kubelet_listens(&mut self, port: u16) {
+        let socket = Listener { port, family: Family::Ipv4 };
+        let task = self.by_kubelet();
+        self.kernel(Fact::Listened(Listened { task, container: CgroupKey::new(0, 0), socket }));
     }
 
     /// The API server binds the pod to the node. Returns a number for the pod.

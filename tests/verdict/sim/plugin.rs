@@ -1,6 +1,6 @@
 //! The work of CNI plugins and their IPAM when the runtime calls them.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use probe_common::event::class;
 use probe_user::model::{
@@ -142,6 +142,18 @@ impl Sim {
             let call = self.call(&row, plugin, "DEL", ifname, path);
             self.end(call, 0);
         }
+        self.netns_file_goes(name);
+        self.sandboxes.remove(name);
+    }
+
+    /// The runtime tries to start a pod whose ADD takes this long, and removes the sandbox. The simulation forgets it.
+    pub(crate) fn try_hangs(&mut self, name: &str, pod: &str, network: &str, took: Duration) {
+        self.sandbox_begins(name, pod);
+        let net = self.net(network);
+        let row = self.sandboxes.get(name).expect("just made").clone();
+        let call = self.call(&row, &net.plugin, "ADD", &net.ifname, row.path.as_deref());
+        self.pass_to(self.now() + took);
+        self.end(call, 0);
         self.netns_file_goes(name);
         self.sandboxes.remove(name);
     }

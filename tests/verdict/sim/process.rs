@@ -128,6 +128,12 @@ impl Sim {
         }
     }
 
+    /// Returns the id of the latest container in a sandbox.
+    pub(crate) fn latest_container(&self, sandbox: &str) -> ContainerId {
+        let key = self.sandboxes[sandbox].containers.last().expect("it has a container");
+        self.containers[key].id.clone()
+    }
+
     /// Returns the programs of all running containers of that name in a sandbox. They count as ended from now
     /// on.
     fn take_running(&mut self, name: &str, sandbox: &str) -> Vec<(Program, ContainerId)> {

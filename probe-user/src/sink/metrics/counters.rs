@@ -97,6 +97,7 @@ impl Counters {
         }
         for values in set::all(&[&set::KNOWN]) {
             self.pods.start.at(&values, nobody);
+            self.pods.start_sli.at(&values, nobody);
         }
         for values in set::all(&[phase::NAMES, &set::KNOWN]) {
             self.pods.phase.at(&values, nobody);
@@ -246,6 +247,7 @@ impl Counters {
         }
         let known = set::yes(start.containers_known);
         self.pods.start.observe(&[known], &pod, start.total().as_secs_f64());
+        self.pods.start_sli.observe(&[known], &pod, start.without_pulls().as_secs_f64());
         let mut phases: BTreeMap<&str, Duration> = BTreeMap::new();
         for phase in &start.phases {
             *phases.entry(phase.kind.into_str()).or_default() += phase.took();
@@ -337,6 +339,7 @@ impl Counters {
         for histograms in [
             &mut self.pods.sandbox_ready,
             &mut self.pods.start,
+            &mut self.pods.start_sli,
             &mut self.pods.phase,
             &mut self.pods.image_part,
             &mut self.pods.listening,

@@ -172,6 +172,14 @@ pub(crate) const START: Family = histogram(
 )
 .of_workloads()
 .from("cgroup_mkdir to sched_process_exec");
+pub(crate) const START_SLI: Family = histogram(
+    "sandprobe_pod_start_sli_duration_seconds",
+    &["containers_known"],
+    "Starts as above without image pulls and init containers, as the objective of Kubernetes counts them (99 % within 5 s); \
+     an image phase of which no log tells is left out whole.",
+)
+.of_workloads()
+.from("cgroup_mkdir to sched_process_exec, and logs of the runtime");
 pub(crate) const PHASE: Family = histogram(
     "sandprobe_pod_start_phase_duration_seconds",
     &["phase", "containers_known"],
@@ -485,7 +493,7 @@ pub(crate) const STARTED: Family =
 pub const ALL: &[(&str, &[&Family])] = &[
     ("Events", &[&EVENTS, &LATE, &LATENCY]),
     ("Pods and sandboxes", &[&PODS, &SANDBOXES, &STOPPED, &SANDBOX_READY, &DUPLICATES, &EXITS]),
-    ("Pod starts", &[&STARTS, &START, &PHASE, &IMAGE_PART, &LISTENING]),
+    ("Pod starts", &[&STARTS, &START, &START_SLI, &PHASE, &IMAGE_PART, &LISTENING]),
     (
         "CNI",
         &[

@@ -40,6 +40,7 @@ families! {
         exits: CounterVec = EXITS,
         starts: CounterVec = STARTS,
         start: HistogramVec = START,
+        start_sli: HistogramVec = START_SLI,
         phase: HistogramVec = PHASE,
         image_part: HistogramVec = IMAGE_PART,
         listening: HistogramVec = LISTENING,

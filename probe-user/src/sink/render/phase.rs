@@ -226,8 +226,10 @@ fn load(pressure: &Pressure, whole: Duration, said: &mut Vec<String>) {
         let counts = [(memory.high, "high"), (memory.max, "max"), (memory.oom, "oom")];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let counts: Vec<String> = counts.map(|(count, name)| format!("{name} {count} times")).collect();
+        // The kubelet sets `memory.high` of a pod for MemoryQoS alone.
+        let by = if memory.high > 0 { ", by the kubelet's MemoryQoS (memoryThrottlingFactor)" } else { "" };
         let limit =
-            memory.limit.map(|bytes| format!("; the limit is {}", quantity(bytes))).unwrap_or_default();
+            memory.limit.map(|bytes| format!("; the limit is {}{by}", quantity(bytes))).unwrap_or_default();
         said.push(format!("memory limit reached: {}{limit}", counts.join(", ")));
     }
     let stalls = [(pressure.cpu_stall, "CPU"), (pressure.memory_stall, "memory"), (pressure.io_stall, "I/O")];
@@ -361,7 +363,12 @@ mod tests {
     fn a_limit_of_memory_is_told_as_kubernetes_writes_it() {
         let memory = Some(MemoryEvents { high: 7, max: 0, oom: 0, limit: Some(48 << 20) });
         let told = said(Pressure { memory, ..Pressure::default() });
-        assert_eq!(told, "memory limit reached: high 7 times; the limit is 48Mi");
+        let high = "memory limit reached: high 7 times; the limit is 48Mi, by the kubelet's MemoryQoS \
+                    (memoryThrottlingFactor)";
+        assert_eq!(told, high);
+        let memory = Some(MemoryEvents { high: 0, max: 2, oom: 0, limit: Some(48 << 20) });
+        let told = said(Pressure { memory, ..Pressure::default() });
+        assert_eq!(told, "memory limit reached: max 2 times; the limit is 48Mi");
         let written = [0, 1, 1000, 1 << 10, 3 << 19, 1 << 40].map(quantity);
         assert_eq!(written, ["0", "1", "1000", "1Ki", "1536Ki", "1024Gi"]);
     }
