@@ -1,5 +1,5 @@
-//! The table of docs/studies.md: each command that it names runs and prints what the row says, and each metric,
-//! finding, alert and page exists. Needs no root.
+//! The table of docs/studies.md: each command that it names runs and prints what the row says, and each
+//! metric, finding, alert and page exists. Needs no root.
 
 #![cfg(feature = "live")]
 
@@ -155,7 +155,8 @@ fn problems<'a>(row: &Row<'a>, outputs: &mut Outputs<'a>) -> Vec<String> {
     wrong.into_iter().map(|why| format!("{}: {why}", row.id)).collect()
 }
 
-/// Returns what a cell names. All that is code or a link in it is an answer, or is printed by the command before it.
+/// Returns what a cell names. All that is code or a link in it is an answer, or is printed by the command
+/// before it.
 fn answers(cell: &str) -> Result<Vec<Answer<'_>>, String> {
     let mut found = Vec::new();
     let mut rest = cell;

@@ -80,8 +80,8 @@ fn wall_ns(day: i64) -> i64 {
     WALL + day * 24 * 3600 * 1_000_000_000
 }
 
-/// A node restarts as in the study: a static pod first, then an ADD that fails or hangs until the network is there,
-/// then ten pods.
+/// A node restarts as in the study: a static pod first, then an ADD that fails or hangs until the network is
+/// there, then ten pods.
 fn restart(Setup(name, [kubelet, fixed, first, last]): &Setup, day: i64) -> Drive {
     let mut drive = Drive::new(Sim::new());
     let ordered = wall_ns(day).saturating_sub_unsigned(SHUTDOWN * 1_000_000);
@@ -158,8 +158,8 @@ fn run(drive: &mut Drive, container: &str, sandbox: &str, at: u64) {
     drive.settle();
 }
 
-/// A pod has limits, and waits for the rate of requests to the API server and for pulls of other images: of one
-/// after the other, and then of two at a time.
+/// A pod has limits, and waits for the rate of requests to the API server and for pulls of other images: of
+/// one after the other, and then of two at a time.
 fn slow_start() -> Drive {
     let mut drive = Drive::new(Sim::new());
     drive.sim.limited = true;

@@ -146,7 +146,8 @@ impl Sim {
         self.sandboxes.remove(name);
     }
 
-    /// The runtime tries to start a pod whose ADD takes this long, and removes the sandbox. The simulation forgets it.
+    /// The runtime tries to start a pod whose ADD takes this long, and removes the sandbox. The simulation
+    /// forgets it.
     pub(crate) fn try_hangs(&mut self, name: &str, pod: &str, network: &str, took: Duration) {
         self.sandbox_begins(name, pod);
         let net = self.net(network);
