@@ -118,5 +118,7 @@ fn a_container_can_only_add_to_the_trace_of_the_node_s_own_call() {
             place("vlan", OF_CALLER, Some(900)),
         ]
     );
+    let unsampled = OF_PLUGIN.replace("-01", "-00");
+    assert_eq!(places(calls(Some(UNSAMPLED)))[1], place("bridge", &unsampled, None));
     assert!(places(calls(None)).iter().all(|(_, place)| place.is_none()));
 }

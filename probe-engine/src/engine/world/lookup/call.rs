@@ -16,7 +16,7 @@ use crate::{
         fact::{CniCalled, CniVariables, Origin, PodName, Task},
         id::{ContainerId, TaskKey},
         time::Timestamp,
-        trace::TraceContext,
+        trace::{TraceContext, TraceParent},
     },
 };
 
@@ -54,7 +54,9 @@ pub(crate) fn begun(
     // No plugin is above one that a daemon in a container runs.
     let above = around.or_else(|| {
         let open = if delegated { container.as_ref() } else { None };
-        host_calls(world, open).max_by_key(|call| call.at)
+        host_calls(world, open)
+            .filter(|call| call.call.command == variables.command)
+            .max_by_key(|call| call.at)
     });
     let trace = trace(TraceContext::read(&variables), above, delegated);
     let CniVariables { command, netns, ifname, args, .. } = variables;
@@ -93,8 +95,15 @@ fn trace(own: Option<TraceContext>, above: Option<&Call>, delegated: bool) -> Op
     });
     match (own, inherited) {
         (Some(own), Some(inherited)) if own.is_of_other_span(&inherited) => {
-            let counts = !delegated || own.parent.trace_id == inherited.parent.trace_id;
-            Some(if counts { own } else { inherited })
+            if !delegated {
+                return Some(own);
+            }
+            if own.parent.trace_id != inherited.parent.trace_id {
+                return Some(inherited);
+            }
+            // A container does not decide whether the caller's trace is sampled.
+            let parent = TraceParent { flags: inherited.parent.flags, ..own.parent };
+            Some(TraceContext { parent, state: inherited.state, ..own })
         }
         (_, Some(inherited)) => Some(inherited),
         (own, None) => {
