@@ -198,7 +198,7 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
     let (broken, plugin) = (broken.display().to_string(), plugin.display().to_string());
     for (arguments, said) in [
         (&["--kubernetes-events"][..], "this is not a pod of a cluster; give --kubeconfig FILE"),
-        (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events or --kubernetes-condition"),
+        (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events, --kubernetes-condition or"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
         (&["--kubernetes-events", "--kubeconfig", &broken], "/broken: it is not a kubeconfig: see line 2"),
         (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user has \"exec\", but"),
