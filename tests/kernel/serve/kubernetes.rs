@@ -200,7 +200,7 @@ fn what_cannot_be_reached_at_all_is_said_at_the_start() -> Result<()> {
         (&["--kubernetes-events"][..], "this is not a pod of a cluster; give --kubeconfig FILE"),
         (&["--kubeconfig", &missing], "--kubeconfig needs --kubernetes-events, --kubernetes-condition or"),
         (&["--kubernetes-events", "--kubeconfig", &missing], "cannot use the kubeconfig"),
-        (&["--kubernetes-events", "--kubeconfig", &broken], "/broken: it is not a kubeconfig: see line 2"),
+        (&["--kubernetes-events", "--kubeconfig", &broken], "/broken: it is not a kubeconfig: see line 1"),
         (&["--kubernetes-condition", "--kubeconfig", &plugin], "its user has \"exec\", but"),
         (
             &["--kubernetes-events", "--kubeconfig", &endless],
