@@ -138,7 +138,9 @@ fn every_alert_has_a_severity_and_a_runbook() {
         } else {
             assert!(matches!(severity, Some("critical" | "warning")), "{alert}: {severity:?}");
         }
-        assert!(annotations["summary"].contains("or $labels.node $labels.instance"), "{alert} names no node");
+        let is_of_cluster = labels.get("scope").is_some_and(|it| it == "cluster");
+        let where_it_is = if is_of_cluster { "$labels.cluster" } else { "or $labels.node $labels.instance" };
+        assert!(annotations["summary"].contains(where_it_is), "{alert} names neither node nor cluster");
         let addresses = annotations
             .iter()
             .filter(|(name, text)| *name != "runbook_url" && text.contains("$labels.instance }}"));
@@ -151,8 +153,8 @@ fn every_alert_has_a_severity_and_a_runbook() {
             "{alert}"
         );
         let page = format!("docs/runbooks/{alert}.md");
-        // Without an agent on the node, an agent of another node serves the page.
-        let place = if alert == "SandprobeAgentAbsent" {
+        // Where the alert is about no agent, any agent serves the page.
+        let place = if is_of_cluster || alert == "SandprobeAgentAbsent" {
             "https://sandprobe.sandprobe.svc:9477"
         } else {
             "https://{{ $labels.instance }}"

@@ -4,7 +4,7 @@ use probe_common::event::class;
 
 use super::story::{CONTAINERD, DAEMON, Story, Who, call, id};
 use crate::{
-    engine::{Engine, view::BalanceView},
+    engine::{Engine, view::BalanceView, world::CheckpointEntry},
     model::{
         fact::{
             Bound, CacheFound, Fact, List, Loss, Network, NetworksRead, NodeFolders, RuntimeRead,
@@ -151,6 +151,62 @@ fn pods_and_sandboxes_count_once() {
     calls(&mut next, 140, "ADD", "/run/netns/b", 'b', 0);
     let (_, engine) = next.judge(MINUTE);
     assert_eq!(balance(&engine), BalanceView { sandboxes: 2, added: 4, live: 1, ..expected });
+}
+
+/// The row of the pod is forgotten by then. The pod's UID is the same.
+#[test]
+fn a_sandbox_long_after_its_pod_is_gone_is_of_no_other_pod() {
+    let mut story = node();
+    story.at(2 * SECOND);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
+    calls(&mut story, 110, "DEL", "/run/netns/a", 'a', 0);
+    let (_, engine) = story.judge(2 * MINUTE);
+    assert!(engine.pods().is_empty());
+    story.at(2 * MINUTE + 5 * SECOND);
+    calls(&mut story, 120, "ADD", "/run/netns/b", 'b', 0);
+    let (_, engine) = story.judge(3 * MINUTE);
+    assert_eq!(balance(&engine), BalanceView { sandboxes: 2, added: 2, released: 1, live: 1, ..one() });
+}
+
+/// The runtime makes the network of the same sandbox again, and it is not known yet how that ends.
+#[test]
+fn an_attachment_that_was_added_again_is_not_unverified() {
+    let mut story = node();
+    story.at(2 * SECOND);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
+    calls(&mut story, 110, "DEL", "", 'a', 0);
+    calls(&mut story, 120, "ADD", "/run/netns/a", 'a', 0);
+    let (told, engine) = story.judge(5 * MINUTE);
+    let expected = BalanceView { added: 2, released_without_netns: 1, ended: 1, ..one() };
+    assert_eq!((told.as_str(), balance(&engine)), ("", expected.clone()));
+    story.at(5 * MINUTE);
+    calls(&mut story, 130, "DEL", "", 'a', 0);
+    let (told, engine) = story.judge(10 * MINUTE);
+    assert_eq!(told.matches("finding.opened unverified_release/cloud-cni").count(), 1, "{told}");
+    let expected = BalanceView { released_without_netns: 2, unverified: 1, ended: 0, ..expected };
+    assert_eq!(balance(&engine), expected);
+}
+
+/// An earlier version counted neither pods nor what nothing verifies.
+#[test]
+fn an_account_of_an_earlier_version_has_a_pod_for_each_add() {
+    let mut story = node();
+    let account = r#"{"account":{"plugin":"cloud-cni","network":"cloud","added":3,"released":2,
+        "released_without_netns":1,"unreleased":0,"unknown":0}}"#;
+    story.restored.push(serde_json::from_str::<CheckpointEntry>(account).expect("an account"));
+    story.at(2 * SECOND);
+    calls(&mut story, 100, "ADD", "/run/netns/a", 'a', 0);
+    let (_, engine) = story.judge(10 * SECOND);
+    let expected = BalanceView {
+        pods: 4,
+        sandboxes: 4,
+        added: 4,
+        released: 2,
+        released_without_netns: 1,
+        live: 1,
+        ..none()
+    };
+    assert_eq!(balance(&engine), expected);
 }
 
 /// A call of the plugin for a sandbox of a Job's pod. Both are numbers.

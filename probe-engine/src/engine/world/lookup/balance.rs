@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::{daemons, record};
+use super::{daemons, pod, record};
 use crate::{
     engine::world::{
         World,
@@ -11,7 +11,6 @@ use crate::{
             attachment::{Attachment, Fate, First, Plugin},
             balance::{BalanceView, OTHER},
             record::HasRecord,
-            sandbox::Group,
         },
     },
     model::{id::ContainerId, time::Timestamp},
@@ -23,7 +22,7 @@ pub(crate) fn first(world: &World, id: &ContainerId, ifname: &str, plugin: &str)
     let row = world.attachments.get(&(id.clone(), ifname.to_owned()));
     let network = row.and_then(|row| row.network.as_deref());
     let pod = world.sandboxes.recall(id).and_then(|row| row.pod);
-    let mut others = pod.into_iter().flat_map(|pod| world.sandboxes.all_of(Group::Pod(pod)));
+    let mut others = pod.into_iter().flat_map(|pod| pod::sandboxes(world, pod));
     let sandbox = !has_entry(world, id, plugin, network);
     First { sandbox, pod: sandbox && !others.any(|row| has_entry(world, &row.id, plugin, network)) }
 }

@@ -51,13 +51,18 @@ pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: O
     let until = call.cut_off_at.map_or(ctx.at, |cut_off| cut_off.min(ctx.at));
     let took = world.awake_for(call.at, until);
     world.schedule_reap(ctx.at);
-    let first = lookup::balance::first(world, &id, &ifname, &call.call.plugin);
+    let succeeded = end.is_some_and(|end| end.code == 0);
+    let first = if succeeded && command == CniCommand::Add {
+        Some(lookup::balance::first(world, &id, &ifname, &call.call.plugin))
+    } else {
+        None
+    };
     let row = world.attachments.row(ctx.at, &id, &ifname);
     row.last_at = row.last_at.max(ctx.at);
     let failed = end.is_some_and(|end| end.code != 0);
     // Its reader is gone, so its pipe may be what killed it: that is no failure of the plugin.
     let is_cut_off = failed && call.cut_off_at.is_some();
-    let booking = if end.is_some() && !failed { row.book(call, command, first) } else { None };
+    let booking = if succeeded { row.book(call, first) } else { None };
     if let Some(runs) = row.runs(call) {
         runs.end(ctx.at, end, took, is_cut_off);
         // A slow ADD that fails counts as failed, not as slow.

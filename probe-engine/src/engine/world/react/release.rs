@@ -116,11 +116,14 @@ fn is_verified(world: &World, row: &Attachment) -> bool {
         || is_stored(world, row)
 }
 
-/// Returns the plugin that gave the address, if it succeeded with DEL only without a namespace.
+/// Returns the plugin that gave the address, if it succeeded with DEL only without a namespace, and with no
+/// ADD after that.
 fn released_without_netns(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
-    let is_unverified =
-        plugin.del_without_netns.succeeded > 0 && plugin.del.succeeded == 0 && plugin.del.unseen == 0;
+    let is_unverified = plugin.del_without_netns.succeeded > 0
+        && plugin.del.succeeded == 0
+        && plugin.del.unseen == 0
+        && plugin.open_entry().is_none();
     is_unverified.then_some(plugin)
 }
 

@@ -25,8 +25,7 @@ struct Balance {
     added: u64,
     released: u64,
     released_without_netns: u64,
-    #[serde(default)]
-    unverified: u64,
+    unverified: Option<u64>,
     live: u64,
     ended: u64,
     unreleased: u64,
@@ -63,7 +62,10 @@ impl Balance {
             self.pods.to_string(),
             ratio(self.sandboxes, self.pods),
             ratio(self.added, self.pods),
-            ratio(released.saturating_sub(self.unverified), released.saturating_add(self.unreleased)),
+            self.unverified.map_or_else(
+                || "-".to_owned(),
+                |it| ratio(released.saturating_sub(it), released.saturating_add(self.unreleased)),
+            ),
         ]
     }
 }
@@ -143,6 +145,13 @@ mod tests {
         let text = balance(told).expect("a table");
         let docs = include_str!("../../../../../docs/findings/unverified_release.md");
         assert!(docs.contains(&format!("$ sandprobe leaks\n...{text}```\n")), "{text}");
+    }
+
+    #[test]
+    fn an_agent_that_counts_no_unverified_releases_has_no_ratio_of_them() {
+        let told = br#"{"balance":[{"plugin":"cloud-cni","added":9,"released":3,"released_without_netns":6,
+            "live":0,"ended":0,"unreleased":0,"unknown":0}]}"#;
+        assert!(balance(told).expect("a table").ends_with(" 0     -              -         -\n"));
     }
 
     #[test]

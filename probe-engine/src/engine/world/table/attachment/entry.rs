@@ -1,14 +1,11 @@
 //! The entry of a plugin's attachment in the balance of plugins (`table::balance`).
 
-use crate::{
-    engine::world::table::{
-        attachment::{
-            Attachment,
-            plugin::{Entry, Plugin},
-        },
-        call::Call,
+use crate::engine::world::table::{
+    attachment::{
+        Attachment,
+        plugin::{Entry, Plugin},
     },
-    model::fact::CniCommand,
+    call::Call,
 };
 
 /// The opening or closing of an entry.
@@ -61,25 +58,21 @@ impl Attachment {
         self.plugins.iter().any(|plugin| plugin.open_entry().is_some())
     }
 
-    /// Opens or closes the entry of a plugin whose call succeeded. None: the call changes nothing.
-    pub(in crate::engine::world) fn book(
-        &mut self,
-        call: &Call,
-        command: CniCommand,
-        first: First,
-    ) -> Option<Booking> {
+    /// Opens the entry of a plugin whose ADD succeeded, or closes it after a DEL, which has no `first`. None:
+    /// the call changes nothing.
+    pub(in crate::engine::world) fn book(&mut self, call: &Call, first: Option<First>) -> Option<Booking> {
         if self.is_loopback() || self.pod.name.is_none() {
             return None;
         }
         let network = self.network.clone();
         let plugin = self.plugin(&call.call.plugin)?;
-        let (network, what) = match command {
-            CniCommand::Add if plugin.open_entry().is_some() => return None,
-            CniCommand::Add => {
+        let (network, what) = match first {
+            Some(_) if plugin.open_entry().is_some() => return None,
+            Some(first) => {
                 plugin.entry = Some(Entry { network: network.clone(), is_closed: false });
                 (network, Booked::Added(first))
             }
-            CniCommand::Del => {
+            None => {
                 let has_netns = call.call.netns.as_deref().is_some_and(|netns| !netns.is_empty());
                 let fate = if has_netns { Fate::Released } else { Fate::ReleasedWithoutNetns };
                 let entry = plugin.entry.as_mut().filter(|it| !it.is_closed)?;
