@@ -163,7 +163,9 @@ fn a_leak_of_before_the_recording_does_not_hide_those_of_pods() {
 /// The first ones are of a pod each.
 fn with_leaks((of_pods, others): (usize, usize)) -> Recorded {
     let mut it = healthy();
-    it.pods[..of_pods].iter_mut().for_each(|pod| drop(pod.findings.insert("leaked_address", 1)));
+    for pod in &mut it.pods[..of_pods] {
+        pod.findings.insert("leaked_address", 1);
+    }
     let found = Found { count: of_pods + others, others, worst: Severity::Warning };
     it.findings.insert("leaked_address", found);
     it

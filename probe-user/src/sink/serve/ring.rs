@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::{
     model::{
         change::{Change, ChangeKind},
-        fact::Loss,
         time::Timestamp,
     },
     sink::{
@@ -187,12 +186,10 @@ impl Sink for Arc<Ring> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{
-        Arc, Change, ChangeKind, Filter, Label, Loss, MAX_BYTES, MAX_EVENTS, Ring, Sink as _, Timestamp,
-    };
+    use super::{Arc, Change, ChangeKind, Filter, Label, MAX_BYTES, MAX_EVENTS, Ring, Sink as _, Timestamp};
     use crate::model::{
         change::{Context, PodRef},
-        fact::Origin,
+        fact::{Loss, Origin},
     };
 
     pub(in crate::sink::serve) fn label() -> Label {
