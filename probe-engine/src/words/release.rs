@@ -219,7 +219,7 @@ pub fn restart_cilium() -> Vec<String> {
 #[must_use]
 pub fn release_in_calico(address: IpAddr, container: &ContainerId) -> Vec<String> {
     lines(&[
-        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
+        "# calico-kube-controllers frees what has no pod after 15 to 30 minutes, and did not: see whether it runs, and whether",
         "# its leakGracePeriod is 0. The address is freed only while its handle still is the one of this sandbox. calicoctl has",
         "# the version of the cluster's Calico.",
         &format!(
@@ -232,7 +232,7 @@ pub fn release_in_calico(address: IpAddr, container: &ContainerId) -> Vec<String
 #[must_use]
 pub fn release_all_in_calico() -> Vec<String> {
     lines(&[
-        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
+        "# calico-kube-controllers frees what has no pod after 15 to 30 minutes, and did not: see whether it runs, and whether",
         "# its leakGracePeriod is 0. Calico's own check finds what leaked in the whole cluster. It frees from a report that was",
         "# made under the lock. While the lock is held, no pod of the cluster gets an address.",
         "calicoctl datastore migrate lock",
