@@ -365,6 +365,21 @@ fn a_restart_of_the_agent_keeps_what_was_answered_and_one_without_the_flag_ends_
     assert_eq!(node.engine.asked().count(), 0);
 }
 
+/// What the API server said does not count without the flag, and is asked again with it.
+#[test]
+fn an_address_in_libcni_s_cache_stays_leaked_without_the_flag_and_is_asked_about_again_with_it() {
+    let mut node = ended();
+    node.listed(cached("eth0"));
+    node.until(45 * MINUTE, HELD);
+    let told = node.told.len();
+    node.listed(link(StoreAnswer::Off));
+    node.until(50 * MINUTE, HELD);
+    assert_eq!((node.leak().stage, node.told.len(), node.asked.len()), (Stage::Confirmed, told, ASKED.len()));
+    node.listed(link(StoreAnswer::Answers));
+    node.until(52 * MINUTE, FREE);
+    assert_eq!((node.leak().stage, node.asked.len()), (Stage::Closed, ASKED.len() + 1));
+}
+
 /// Nothing else is known of an attachment from before the agent.
 #[test]
 fn an_attachment_of_the_cache_alone_is_asked_about() {

@@ -5,7 +5,6 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::lease;
 use crate::{
     engine::world::{
         EventContext, World,
@@ -47,14 +46,20 @@ struct Suspect {
 pub(crate) fn linked(world: &mut World, ctx: EventContext, it: StoreLink) {
     let StoreLink { store, answer } = it;
     let path = store.path.clone();
-    let read = StoreRead { store, reservations: Vec::new(), complete: answer != StoreAnswer::Silent };
     if answer == StoreAnswer::Off {
         world.records.links.remove(&path);
-        if let Some((read_before, _)) = world.records.stores.remove(&path) {
-            lease::in_store(world, ctx, &read, read_before);
-        }
+        world.records.stores.remove(&path);
+        world.attachments.rows.update(|_, row| {
+            let mut is_changed = false;
+            for lease in row.leases.iter_mut().filter(|lease| lease.asked.is_some()) {
+                lease.forget_answers(&path);
+                is_changed = true;
+            }
+            is_changed
+        });
         return;
     }
+    let read = StoreRead { store, reservations: Vec::new(), complete: answer != StoreAnswer::Silent };
     world.records.links.insert(path.clone(), answer);
     world.records.stores.insert(path, (ctx.at, IpamStore::of(read)));
     world.schedule_reap(ctx.at);
