@@ -45,6 +45,25 @@ fn link(answer: StoreAnswer) -> Fact {
     Fact::StoreLink(StoreLink { store, answer })
 }
 
+/// A configuration with a network for each of these IPAM plugins.
+fn networks(ipams: &[&str]) -> Fact {
+    let networks = ipams.iter().map(|ipam| Network {
+        name: "k8s-pod-network".to_owned(),
+        plugins: vec!["calico".to_owned()],
+        delegates: Vec::new(),
+        ipam: Some((*ipam).to_owned()),
+        pools: Vec::new(),
+    });
+    Fact::NetworksRead(NetworksRead {
+        networks: networks.collect(),
+        complete: true,
+        undecodable: Vec::new(),
+        loading: None,
+        written: None,
+        folders: NodeFolders::default(),
+    })
+}
+
 /// A result in libcni's cache.
 fn cached(ifname: &str) -> Fact {
     Fact::CacheFound(CacheFound {
@@ -64,20 +83,7 @@ impl Node {
         story.at(6000).list(List::Processes, true, |story| {
             story.found(DAEMON, CONTAINERD, "/system.slice/containerd.service", "/usr/bin/containerd");
         });
-        story.listed(Fact::NetworksRead(NetworksRead {
-            networks: vec![Network {
-                name: "k8s-pod-network".to_owned(),
-                plugins: vec!["calico".to_owned()],
-                delegates: Vec::new(),
-                ipam: Some(ipam.to_owned()),
-                pools: Vec::new(),
-            }],
-            complete: true,
-            undecodable: Vec::new(),
-            loading: None,
-            written: None,
-            folders: NodeFolders::default(),
-        }));
+        story.listed(networks(&[ipam]));
         let caller = Who::new(1000, CONTAINERD, "calico");
         story.at(10_000).netns(DAEMON, POD, 1);
         story.kernel(Fact::CniCalled(call(1000, CONTAINERD, CALICO, "ADD", "/run/netns/a", 'a')));
@@ -221,6 +227,17 @@ fn an_address_that_calico_still_holds_after_its_own_clean_up_is_a_leak_until_it_
     let asked = node.asked.len();
     node.until(120 * MINUTE, HELD);
     assert_eq!((node.asked.len(), node.told.len()), (asked, 3), "a free address is not asked about again");
+}
+
+#[test]
+fn a_leak_closes_when_it_is_freed_after_its_network_has_left_the_configuration() {
+    let mut node = ended();
+    node.until(45 * MINUTE, HELD);
+    node.listed(networks(&[]));
+    node.until(60 * MINUTE, HELD);
+    assert_eq!(node.leak().stage, Stage::Confirmed);
+    node.until(70 * MINUTE, FREE);
+    assert_eq!(node.leak().stage, Stage::Closed);
 }
 
 /// libcni's cache has its record for ever.

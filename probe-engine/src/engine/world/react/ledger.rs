@@ -100,7 +100,14 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
     let mut found = Vec::new();
     for (key, row) in world.attachments.iter() {
         let asked = world.records.network(row).and_then(|it| world.records.asked_store(it));
-        if row.is_loopback() || row.is_busy() || asked.is_none_or(|it| it != path) {
+        // The network may have left the configuration after the store was asked.
+        let is_served = asked.is_some_and(|it| it == path);
+        let mut leases = row
+            .leases
+            .iter()
+            .filter(|lease| lease.may_be_in(path) || is_served && is_unasked(row, lease))
+            .peekable();
+        if row.is_loopback() || row.is_busy() || leases.peek().is_none() {
             continue;
         }
         let sandbox = world.sandboxes.recall(&row.container);
@@ -109,7 +116,7 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
             continue;
         }
         let over_at = sandbox.and_then(Sandbox::over_at).unwrap_or(Timestamp::ZERO);
-        for lease in row.leases.iter().filter(|lease| is_suspect(row, lease, path)) {
+        for lease in leases {
             found.push(Suspect {
                 key: key.clone(),
                 address: lease.address,
@@ -121,11 +128,10 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
     found
 }
 
-/// Whether the store may hold the address: it said so, or it was not asked yet and no DEL succeeded with a
-/// namespace.
-fn is_suspect(row: &Attachment, lease: &Lease, path: &str) -> bool {
+/// Whether no store was asked about the address yet, and no DEL with a namespace succeeded.
+fn is_unasked(row: &Attachment, lease: &Lease) -> bool {
     let is_deleted = row.plugin_of(lease).is_some_and(|plugin| plugin.del.succeeded > 0);
-    lease.may_be_in(path) || !lease.stored && !is_deleted
+    !lease.stored && !is_deleted
 }
 
 /// Asks about an address, if that is due: first a minute after the end of its sandbox, then from time to
