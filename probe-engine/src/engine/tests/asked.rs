@@ -278,6 +278,21 @@ fn a_healthy_node_asks_nothing() {
 }
 
 #[test]
+fn a_del_before_the_last_add_does_not_count() {
+    let mut node = Node::new("calico-ipam");
+    node.listed(link(StoreAnswer::Answers));
+    node.until(50, None);
+    let mut story = Story::new();
+    story.at(50_000).cni_done(5000, CALICO, "DEL", "/run/netns/a");
+    story.cni_done(5001, CALICO, "ADD", "/run/netns/a");
+    node.say(story);
+    node.until(100, None);
+    node.sandbox_ends(None);
+    node.until(3 * MINUTE, FREE);
+    assert_eq!(node.asked.len(), 1);
+}
+
+#[test]
 fn without_the_setting_libcni_s_cache_decides_and_the_finding_names_the_setting() {
     let mut node = Node::new("calico-ipam");
     node.listed(cached("eth0"));

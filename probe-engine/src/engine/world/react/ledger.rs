@@ -9,7 +9,7 @@ use crate::{
     engine::world::{
         EventContext, World,
         table::{
-            attachment::{Attachment, Lease},
+            attachment::{Attachment, Lease, Outcome, Runs},
             ipam_store::IpamStore,
             record::HasRecord,
             sandbox::Sandbox,
@@ -130,8 +130,13 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
 
 /// Whether no store was asked about the address yet, and no DEL with a namespace succeeded.
 fn is_unasked(row: &Attachment, lease: &Lease) -> bool {
-    let is_deleted = row.plugin_of(lease).is_some_and(|plugin| plugin.del.succeeded > 0);
+    let is_deleted = row.plugin_of(lease).is_some_and(|plugin| has_succeeded(&plugin.del, &plugin.add));
     !lease.stored && !is_deleted
+}
+
+/// Whether the last of these DELs succeeded, after the last of these ADDs.
+fn has_succeeded(dels: &Runs, adds: &Runs) -> bool {
+    dels.outcome == Some(Outcome::Succeeded) && dels.last_at >= adds.last_at
 }
 
 /// Asks about an address, if that is due: first a minute after the end of its sandbox, then from time to
