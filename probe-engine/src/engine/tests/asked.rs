@@ -306,7 +306,7 @@ fn without_the_setting_libcni_s_cache_decides_and_the_finding_names_the_setting(
     assert!(repair.contains("asks there with --kubernetes-ipam calico (the chart's"), "{repair}");
 }
 
-/// Its plugin frees by the container's id.
+/// Its plugin frees by the container's id, so most of these are free.
 #[test]
 fn a_del_without_a_namespace_is_checked_and_is_no_cause() {
     let mut node = Node::new("calico-ipam");
@@ -314,6 +314,7 @@ fn a_del_without_a_namespace_is_checked_and_is_no_cause() {
     node.until(100, None);
     node.sandbox_ends(Some(""));
     node.until(40 * MINUTE, HELD);
+    assert_eq!(node.asked, [2021]);
     let Kind::LeakedAddress(it) = &node.leak().kind else { panic!("another kind") };
     assert_eq!(it.cause, Cause::StaleRecord);
     assert!(it.cause().starts_with("Calico's IPAM still has the handle"), "{}", it.cause());

@@ -17,7 +17,7 @@ use crate::{
     },
     model::{
         change::Question,
-        fact::{AddressAnswered, Holder, StoreAnswer, StoreLink, StoreRead},
+        fact::{AddressAnswered, Holder, StoreAnswer, StoreKind, StoreLink, StoreRead},
         id::ContainerId,
         time::Timestamp,
     },
@@ -40,6 +40,8 @@ struct Suspect {
     ended: Timestamp,
     /// It was asked about, and may be held.
     is_known: bool,
+    /// A DEL without a namespace succeeded.
+    is_deleted: bool,
 }
 
 /// Notes whether a store can be asked.
@@ -90,8 +92,8 @@ pub(crate) fn ask(world: &mut World, now: Timestamp) {
         let answers = world.records.links.get(&path) != Some(&StoreAnswer::Silent);
         let Some((_, read)) = world.records.stores.get_mut(&path) else { continue };
         read.complete = answers && is_whole;
-        let cleanup = read.store.kind.own_cleanup();
-        suspects.into_iter().for_each(|it| ask_about(world, now, &path, cleanup, it));
+        let kind = read.store.kind;
+        suspects.into_iter().for_each(|it| ask_about(world, now, &path, kind, it));
     }
 }
 
@@ -122,6 +124,9 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
                 address: lease.address,
                 ended: over_at.max(row.last_at).max(lease.since),
                 is_known: lease.may_be_in(path),
+                is_deleted: row
+                    .plugin_of(lease)
+                    .is_some_and(|plugin| has_succeeded(&plugin.del_without_netns, &plugin.add)),
             });
         }
     }
@@ -140,15 +145,18 @@ fn has_succeeded(dels: &Runs, adds: &Runs) -> bool {
 }
 
 /// Asks about an address, if that is due: first a minute after the end of its sandbox, then from time to
-/// time, and as soon as the plugin should have freed it by itself.
-fn ask_about(world: &mut World, now: Timestamp, path: &str, cleanup: Duration, it: Suspect) {
-    let Suspect { key, address, ended, is_known } = it;
+/// time, and as soon as the plugin should have freed it by itself. If a DEL has most likely freed it, it is
+/// in doubt until that time, and is asked about only then: after a reboot there are many of these.
+fn ask_about(world: &mut World, now: Timestamp, path: &str, kind: StoreKind, it: Suspect) {
+    let Suspect { key, address, ended, is_known, is_deleted } = it;
     let Some(row) = world.attachments.rows.get_mut_unmarked(&key) else { return };
     let Some(network) = row.network.clone() else { return };
     let Some(lease) = row.leases.iter_mut().find(|lease| lease.address == address) else { return };
-    let clean = ended + cleanup;
+    let clean = ended + kind.own_cleanup();
+    let is_free = is_deleted && kind.is_freed_by_id();
     let due = match lease.asked.as_ref().map(|it| it.at) {
         None => ended + FIRST,
+        Some(at) if at < clean && is_free => clean,
         Some(at) if at < clean => clean.min(at + AGAIN),
         Some(at) => at + AGAIN,
     };
@@ -159,6 +167,9 @@ fn ask_about(world: &mut World, now: Timestamp, path: &str, cleanup: Duration, i
     if !is_known {
         // Its verdict waits for the answer from now on.
         world.attachments.rows.get_mut(&key);
+    }
+    if is_free && now < clean {
+        return;
     }
     let holder = Holder { container: key.0, ifname: key.1 };
     world.ask(Question::Held { path: path.to_owned(), network, holder, address });
