@@ -201,40 +201,45 @@ impl Asker {
 
     /// Finds the ledger, or asks about the next address.
     async fn step(&mut self) -> Result<(), Closed> {
-        let result = match self.group {
-            None => self.find().await,
-            Some(group) => match self.waiting.pop_front() {
-                Some(asked) => self.answer(group, &asked).await,
-                None => Ok(()),
-            },
+        let asked = if self.group.is_some() { self.waiting.pop_front() } else { None };
+        let result = match (self.group, &asked) {
+            (None, _) => self.find().await,
+            (Some(group), Some(asked)) => self.answer(group, asked).await,
+            (Some(_), None) => Ok(()),
         };
         match result {
-            Ok(()) => {
-                self.link.works();
-                self.failing_since = None;
-                self.report(StoreAnswer::Answers).await
-            }
-            Err(Unanswered::Closed) => Err(Closed),
+            Ok(()) => {}
+            Err(Unanswered::Closed) => return Err(Closed),
             Err(Unanswered::Unclear(why)) => {
                 // The engine asks again after a while.
                 if !mem::replace(&mut self.was_unclear, true) {
                     warn!("whose an address is cannot be read at the API server: {}", escaped(&why));
                 }
-                Ok(())
             }
             Err(Unanswered::Failed(failure, right)) => {
                 self.link.fails(&failure);
                 // The objects may move to another group when Calico is upgraded.
                 self.group = None;
+                self.waiting.extend(asked);
                 if let Some(right) = right {
                     self.refused_until = Some(Instant::now() + REFUSED);
                     self.failing_since = None;
                     return self.report(StoreAnswer::Refused { right }).await;
                 }
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= SILENT { self.report(StoreAnswer::Silent).await } else { Ok(()) }
+                if since.elapsed() < SILENT {
+                    return Ok(());
+                }
+                return self.report(StoreAnswer::Silent).await;
             }
         }
+        // Objects that are not there may be answered while all others fail.
+        if asked.is_none() && self.failing_since.is_some() && !self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.link.works();
+        self.failing_since = None;
+        self.report(StoreAnswer::Answers).await
     }
 
     /// Finds out which group has the ledger, and whether the agent may read there.

@@ -372,6 +372,29 @@ async fn a_ledger_that_is_silent_for_long_is_told_once() {
     }
 }
 
+/// The objects that are not there are answered all the time.
+#[tokio::test]
+async fn a_ledger_whose_records_fail_is_silent_and_the_question_waits() {
+    let mut server = Server::held();
+    server.says(&own(), "500 Internal Server Error", "", Vec::new());
+    let mut running = server.start();
+    let facts = running.answer("10.9.0.1", "k8s-pod-network").await;
+    assert_eq!(links(&facts), [&StoreAnswer::Answers], "it was found");
+    for (minutes, told) in [(4, vec![]), (2, vec![StoreAnswer::Silent]), (10, vec![])] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(minutes * 60)).await;
+        tokio::time::resume();
+        for _ in 0..2 {
+            running.asker.step().await.expect("the agent is there");
+        }
+        let facts = running.facts();
+        assert_eq!(links(&facts), told.iter().collect::<Vec<_>>(), "after {minutes} more minutes");
+        assert!(!running.asker.link.is_due(), "it is asked later each time");
+    }
+    let asked = running.asked().iter().filter(|path| path.ends_with(&own())).count();
+    assert_eq!((asked, running.asker.waiting.len()), (4, 1));
+}
+
 #[tokio::test]
 async fn a_question_that_waits_already_is_not_asked_twice() {
     let mut running = Server::held().start();
