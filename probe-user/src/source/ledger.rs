@@ -120,6 +120,30 @@ struct Asker {
     was_unclear: bool,
 }
 
+impl Kind {
+    /// Returns the name by which findings know the ledger, whichever group has it.
+    fn path(&self) -> String {
+        let (group, _) = self.groups.first().copied().unwrap_or_default();
+        format!("{}.{group}", self.resources.first().copied().unwrap_or_default())
+    }
+
+    fn store(&self) -> Store {
+        Store { kind: self.store, path: self.path(), network: None, bound: Bound::Sandbox }
+    }
+}
+
+/// Returns what an agent that asks this ledger reports at its start. `before`: the stores that the last agent
+/// asked. A ledger that it did not ask counts as one that answers until it is found, so that nothing else
+/// decides meanwhile.
+pub(crate) fn links_at_start(asked: Option<&Kind>, before: Vec<Store>) -> Vec<StoreLink> {
+    let own = asked.map(Kind::store);
+    let new = own.clone().filter(|own| !before.contains(own));
+    let left = before.into_iter().filter(|it| Some(it) != own.as_ref());
+    left.map(|store| StoreLink { store, answer: StoreAnswer::Off })
+        .chain(new.map(|store| StoreLink { store, answer: StoreAnswer::Answers }))
+        .collect()
+}
+
 /// Starts the thread that asks, until `stop` is requested.
 pub(crate) fn start(
     kind: &'static Kind,
@@ -268,7 +292,8 @@ impl Asker {
             Form::HandlesAndBlocks => calico::is_held(self, group, asked).await?,
         };
         let Asked { network: _, holder, address } = asked.clone();
-        let fact = Fact::AddressAnswered(AddressAnswered { path: self.path(), address, holder, is_held });
+        let fact =
+            Fact::AddressAnswered(AddressAnswered { path: self.kind.path(), address, holder, is_held });
         Ok(self.feed.send(vec![observed(at, fact)]).await?)
     }
 
@@ -297,20 +322,14 @@ impl Asker {
         })
     }
 
-    /// Returns the name by which findings know the ledger, whichever group has it.
-    fn path(&self) -> String {
-        let (group, _) = self.kind.groups.first().copied().unwrap_or_default();
-        format!("{}.{group}", self.kind.resources.first().copied().unwrap_or_default())
-    }
-
     /// Reports whether the ledger answers, if that has changed.
     async fn report(&mut self, answer: StoreAnswer) -> Result<(), Closed> {
         if self.reported.as_ref() == Some(&answer) {
             return Ok(());
         }
         self.reported = Some(answer.clone());
-        let store = Store { kind: self.kind.store, path: self.path(), network: None, bound: Bound::Sandbox };
-        self.feed.send(vec![observed(clock::now(), Fact::StoreLink(StoreLink { store, answer }))]).await
+        let link = StoreLink { store: self.kind.store(), answer };
+        self.feed.send(vec![observed(clock::now(), Fact::StoreLink(link))]).await
     }
 }
 

@@ -12,12 +12,12 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Asked, Asker, CALICO, Unanswered};
+use super::{Asked, Asker, CALICO, Unanswered, links_at_start};
 use crate::{
     api_server::{ApiServer, access::Access, stats::KubernetesStats},
     model::{
         change::Question,
-        fact::{Fact, Holder, StoreAnswer},
+        fact::{Fact, Holder, StoreAnswer, StoreLink},
         id::ContainerId,
     },
     source::task::channel::{Batch, QuestionSender, feed, questions},
@@ -181,6 +181,20 @@ fn links(facts: &[Fact]) -> Vec<&StoreAnswer> {
         .iter()
         .filter_map(|fact| if let Fact::StoreLink(it) = fact { Some(&it.answer) } else { None })
         .collect()
+}
+
+#[test]
+fn a_ledger_is_known_from_the_start_and_what_the_last_agent_heard_of_it_stays() {
+    for (asked, before, answers) in [
+        (Some(&CALICO), Vec::new(), vec![StoreAnswer::Answers]),
+        (Some(&CALICO), vec![CALICO.store()], Vec::new()),
+        (None, vec![CALICO.store()], vec![StoreAnswer::Off]),
+        (None, Vec::new(), Vec::new()),
+    ] {
+        let wanted: Vec<StoreLink> =
+            answers.into_iter().map(|answer| StoreLink { store: CALICO.store(), answer }).collect();
+        assert_eq!(links_at_start(asked, before), wanted);
+    }
 }
 
 #[tokio::test]
