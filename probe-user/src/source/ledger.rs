@@ -2,8 +2,6 @@
 //! the cluster. Single addresses are asked about, and few: a node with many pods and without a leak asks
 //! nothing after its start.
 //!
-//! To add a kind of ledger, add a file here with its row.
-//!
 //! **Invariant:** only an answer that was read whole counts as one. Nothing follows from an answer that did
 //! not come.
 
@@ -12,7 +10,10 @@ mod pace;
 
 use std::{collections::VecDeque, io, mem, net::IpAddr, thread, time::Duration};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use tokio::{
     runtime,
     time::{self, Instant},
@@ -60,13 +61,6 @@ pub(crate) struct Kind {
     groups: &'static [(&'static str, &'static str)],
     /// The resources that are read. The first names the store.
     resources: &'static [&'static str],
-    form: Form,
-}
-
-/// How a kind of ledger has its records.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    HandlesAndBlocks,
 }
 
 pub(crate) use calico::CALICO;
@@ -278,7 +272,7 @@ impl Asker {
         };
         let group = Group { name, version };
         for resource in self.kind.resources {
-            self.object::<Anything>(group, resource, NOBODY).await?;
+            self.object::<IgnoredAny>(group, resource, NOBODY).await?;
         }
         self.group = Some(group);
         Ok(())
@@ -288,9 +282,7 @@ impl Asker {
     async fn answer(&mut self, group: Group, asked: &Asked) -> Result<(), Unanswered> {
         // What is read is at least as new as this.
         let at = clock::now();
-        let is_held = match self.kind.form {
-            Form::HandlesAndBlocks => calico::is_held(self, group, asked).await?,
-        };
+        let is_held = calico::is_held(self, group, asked).await?;
         let Asked { network: _, holder, address } = asked.clone();
         let fact =
             Fact::AddressAnswered(AddressAnswered { path: self.kind.path(), address, holder, is_held });
@@ -347,10 +339,6 @@ struct Groups {
 struct NamedGroup {
     name: String,
 }
-
-/// An object of which nothing is needed.
-#[derive(Debug, Deserialize)]
-struct Anything {}
 
 #[cfg(test)]
 mod tests;

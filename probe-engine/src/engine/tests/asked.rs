@@ -373,8 +373,12 @@ fn a_missing_right_is_a_blind_spot_until_it_is_given() {
     // One that is silent is a store that cannot be read.
     node.listed(link(StoreAnswer::Silent));
     node.until(7 * MINUTE, None);
-    let spot = format!("finding.confirmed blind_spot/store/{PATH}");
-    assert!(node.told.iter().any(|it| it.ends_with(&spot)), "{:?}", node.told);
+    let spot = format!("blind_spot/store/{PATH}");
+    assert!(node.told.iter().any(|it| it.ends_with(&format!("finding.confirmed {spot}"))), "{:?}", node.told);
+    let found = node.engine.findings().find(|it| it.key.as_str() == spot).expect("a blind spot");
+    let Kind::BlindSpot(it) = &found.kind else { panic!("another kind") };
+    let repair = it.repair(&[], &[]).join(" ");
+    assert!(repair.contains("log says why the API server does not answer"), "{repair}");
 }
 
 #[test]
