@@ -215,30 +215,18 @@ pub fn restart_cilium() -> Vec<String> {
     ])
 }
 
-/// Returns the command that frees an address in Calico's IPAM.
+/// Returns the commands that free what Calico itself finds leaked. They release nothing by themselves: the
+/// reader sees the report first. Only its release compares handles and sequence numbers.
 #[must_use]
-pub fn release_in_calico(address: IpAddr, container: &ContainerId) -> Vec<String> {
+pub fn release_in_calico() -> Vec<String> {
     lines(&[
-        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
-        "# its leakGracePeriod is 0. The address is freed only while its handle still is the one of this sandbox. calicoctl has",
-        "# the version of the cluster's Calico.",
-        &format!(
-            "calicoctl ipam show --ip={address} | grep -F .{container} && calicoctl ipam release --ip={address}"
-        ),
-    ])
-}
-
-/// Returns the commands that free all that Calico itself finds leaked.
-#[must_use]
-pub fn release_all_in_calico() -> Vec<String> {
-    lines(&[
-        "# calico-kube-controllers frees what has no pod after 15 to 22 minutes, and did not: see whether it runs, and whether",
+        "# calico-kube-controllers frees what has no pod after 15 to 30 minutes, and did not: see whether it runs, and whether",
         "# its leakGracePeriod is 0. Calico's own check finds what leaked in the whole cluster. It frees from a report that was",
         "# made under the lock. While the lock is held, no pod of the cluster gets an address.",
         "calicoctl datastore migrate lock",
         "calicoctl ipam check --show-problem-ips -o report.json",
-        "# Read report.json. If it is right:",
-        "calicoctl ipam release --from-report=report.json",
+        "# Read report.json. If all of it is right, free all of it before you unlock:",
+        "# calicoctl ipam release --from-report=report.json",
         "# In any case:",
         "calicoctl datastore migrate unlock",
     ])

@@ -2,8 +2,6 @@
 //! the cluster. Single addresses are asked about, and few: a node with many pods and without a leak asks
 //! nothing after its start.
 //!
-//! To add a kind of ledger, add a file here with its row.
-//!
 //! **Invariant:** only an answer that was read whole counts as one. Nothing follows from an answer that did
 //! not come.
 
@@ -12,7 +10,10 @@ mod pace;
 
 use std::{collections::VecDeque, io, mem, net::IpAddr, thread, time::Duration};
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{
+    Deserialize,
+    de::{DeserializeOwned, IgnoredAny},
+};
 use tokio::{
     runtime,
     time::{self, Instant},
@@ -60,13 +61,6 @@ pub(crate) struct Kind {
     groups: &'static [(&'static str, &'static str)],
     /// The resources that are read. The first names the store.
     resources: &'static [&'static str],
-    form: Form,
-}
-
-/// How a kind of ledger has its records.
-#[derive(Clone, Copy, Debug)]
-enum Form {
-    HandlesAndBlocks,
 }
 
 pub(crate) use calico::CALICO;
@@ -118,6 +112,30 @@ struct Asker {
     failing_since: Option<Instant>,
     reported: Option<StoreAnswer>,
     was_unclear: bool,
+}
+
+impl Kind {
+    /// Returns the name by which findings know the ledger, whichever group has it.
+    fn path(&self) -> String {
+        let (group, _) = self.groups.first().copied().unwrap_or_default();
+        format!("{}.{group}", self.resources.first().copied().unwrap_or_default())
+    }
+
+    fn store(&self) -> Store {
+        Store { kind: self.store, path: self.path(), network: None, bound: Bound::Sandbox }
+    }
+}
+
+/// Returns what an agent that asks this ledger reports at its start. `before`: the stores that the last agent
+/// asked. A ledger that it did not ask counts as one that answers until it is found, so that nothing else
+/// decides meanwhile.
+pub(crate) fn links_at_start(asked: Option<&Kind>, before: Vec<Store>) -> Vec<StoreLink> {
+    let own = asked.map(Kind::store);
+    let new = own.clone().filter(|own| !before.contains(own));
+    let left = before.into_iter().filter(|it| Some(it) != own.as_ref());
+    left.map(|store| StoreLink { store, answer: StoreAnswer::Off })
+        .chain(new.map(|store| StoreLink { store, answer: StoreAnswer::Answers }))
+        .collect()
 }
 
 /// Starts the thread that asks, until `stop` is requested.
@@ -201,40 +219,45 @@ impl Asker {
 
     /// Finds the ledger, or asks about the next address.
     async fn step(&mut self) -> Result<(), Closed> {
-        let result = match self.group {
-            None => self.find().await,
-            Some(group) => match self.waiting.pop_front() {
-                Some(asked) => self.answer(group, &asked).await,
-                None => Ok(()),
-            },
+        let asked = if self.group.is_some() { self.waiting.pop_front() } else { None };
+        let result = match (self.group, &asked) {
+            (None, _) => self.find().await,
+            (Some(group), Some(asked)) => self.answer(group, asked).await,
+            (Some(_), None) => Ok(()),
         };
         match result {
-            Ok(()) => {
-                self.link.works();
-                self.failing_since = None;
-                self.report(StoreAnswer::Answers).await
-            }
-            Err(Unanswered::Closed) => Err(Closed),
+            Ok(()) => {}
+            Err(Unanswered::Closed) => return Err(Closed),
             Err(Unanswered::Unclear(why)) => {
                 // The engine asks again after a while.
                 if !mem::replace(&mut self.was_unclear, true) {
                     warn!("whose an address is cannot be read at the API server: {}", escaped(&why));
                 }
-                Ok(())
             }
             Err(Unanswered::Failed(failure, right)) => {
                 self.link.fails(&failure);
                 // The objects may move to another group when Calico is upgraded.
                 self.group = None;
+                self.waiting.extend(asked);
                 if let Some(right) = right {
                     self.refused_until = Some(Instant::now() + REFUSED);
                     self.failing_since = None;
                     return self.report(StoreAnswer::Refused { right }).await;
                 }
                 let since = *self.failing_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= SILENT { self.report(StoreAnswer::Silent).await } else { Ok(()) }
+                if since.elapsed() < SILENT {
+                    return Ok(());
+                }
+                return self.report(StoreAnswer::Silent).await;
             }
         }
+        // Objects that are not there may be answered while all others fail.
+        if asked.is_none() && self.failing_since.is_some() && !self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.link.works();
+        self.failing_since = None;
+        self.report(StoreAnswer::Answers).await
     }
 
     /// Finds out which group has the ledger, and whether the agent may read there.
@@ -249,7 +272,7 @@ impl Asker {
         };
         let group = Group { name, version };
         for resource in self.kind.resources {
-            self.object::<Anything>(group, resource, NOBODY).await?;
+            self.object::<IgnoredAny>(group, resource, NOBODY).await?;
         }
         self.group = Some(group);
         Ok(())
@@ -259,11 +282,10 @@ impl Asker {
     async fn answer(&mut self, group: Group, asked: &Asked) -> Result<(), Unanswered> {
         // What is read is at least as new as this.
         let at = clock::now();
-        let is_held = match self.kind.form {
-            Form::HandlesAndBlocks => calico::is_held(self, group, asked).await?,
-        };
+        let is_held = calico::is_held(self, group, asked).await?;
         let Asked { network: _, holder, address } = asked.clone();
-        let fact = Fact::AddressAnswered(AddressAnswered { path: self.path(), address, holder, is_held });
+        let fact =
+            Fact::AddressAnswered(AddressAnswered { path: self.kind.path(), address, holder, is_held });
         Ok(self.feed.send(vec![observed(at, fact)]).await?)
     }
 
@@ -292,20 +314,14 @@ impl Asker {
         })
     }
 
-    /// Returns the name by which findings know the ledger, whichever group has it.
-    fn path(&self) -> String {
-        let (group, _) = self.kind.groups.first().copied().unwrap_or_default();
-        format!("{}.{group}", self.kind.resources.first().copied().unwrap_or_default())
-    }
-
     /// Reports whether the ledger answers, if that has changed.
     async fn report(&mut self, answer: StoreAnswer) -> Result<(), Closed> {
         if self.reported.as_ref() == Some(&answer) {
             return Ok(());
         }
         self.reported = Some(answer.clone());
-        let store = Store { kind: self.kind.store, path: self.path(), network: None, bound: Bound::Sandbox };
-        self.feed.send(vec![observed(clock::now(), Fact::StoreLink(StoreLink { store, answer }))]).await
+        let link = StoreLink { store: self.kind.store(), answer };
+        self.feed.send(vec![observed(clock::now(), Fact::StoreLink(link))]).await
     }
 }
 
@@ -323,10 +339,6 @@ struct Groups {
 struct NamedGroup {
     name: String,
 }
-
-/// An object of which nothing is needed.
-#[derive(Debug, Deserialize)]
-struct Anything {}
 
 #[cfg(test)]
 mod tests;

@@ -353,6 +353,14 @@ impl Explain for BlindSpot {
                 ),
             ]);
         }
+        if let Blind::Store { path } = &self.spot
+            && !path.starts_with('/')
+        {
+            return lines(&[
+                "# This store is objects of the API server. The agent's log says why the API server does not answer, and",
+                "# docs/kubernetes.md what to do then.",
+            ]);
+        }
         lines(&["# This shows what is missing and how to get it:", "sandprobe doctor"])
     }
 

@@ -45,9 +45,9 @@ const VOLUMES: Duration = Duration::from_secs(2 * 60);
 /// How long Cilium's agent keeps an endpoint without an interface: two times its `endpoint-gc-interval`.
 const CILIUM: Duration = Duration::from_secs(2 * 5 * 60);
 
-/// How long calico-kube-controllers leaves an address without a pod: its `leakGracePeriod` of 15 minutes, and
-/// then up to half of that until its next scan, in whole minutes.
-const CALICO: Duration = Duration::from_secs(22 * 60);
+/// How long calico-kube-controllers leaves an address that no pod has: up to half of its `leakGracePeriod` of
+/// 15 minutes until it sees that, this period, and up to half of it until its next scan.
+const CALICO: Duration = Duration::from_secs(30 * 60);
 
 struct Page {
     name: &'static str,

@@ -135,8 +135,9 @@ impl StoreKind {
         match self {
             // The agent looks every five minutes, and removes an endpoint whose interface was gone twice.
             Self::Cilium => Duration::from_secs(12 * 60),
-            // kube-controllers frees what has no pod after 15 minutes, and looks every 7.5 minutes.
-            Self::Calico => Duration::from_secs(25 * 60),
+            // kube-controllers sees it with its next scan, within 7.5 minutes, and frees it with the first
+            // one after 15 more.
+            Self::Calico => Duration::from_secs(32 * 60),
             Self::HostLocal
             | Self::Declared
             | Self::AwsIpamd

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Deserialize;
 
-use super::{Asked, Asker, Form, Group, Kind, Unanswered};
+use super::{Asked, Asker, Group, Kind, Unanswered};
 use crate::{
     api_server::text::cut,
     model::{fact::StoreKind, id::Subnet},
@@ -21,7 +21,6 @@ pub(crate) const CALICO: Kind = Kind {
     name: "Calico's addresses",
     groups: &[("crd.projectcalico.org", "v1"), ("projectcalico.org", "v3")],
     resources: &[HANDLES, BLOCKS],
-    form: Form::HandlesAndBlocks,
 };
 
 const HANDLES: &str = "ipamhandles";
@@ -127,8 +126,7 @@ fn block_name(cidr: &str) -> String {
 }
 
 fn subnet(cidr: &str) -> Option<Subnet> {
-    let (address, prefix) = cidr.split_once('/')?;
-    let subnet = Subnet { address: address.parse().ok()?, prefix: prefix.parse().ok()? };
+    let subnet: Subnet = cidr.parse().ok()?;
     let bits = if subnet.address.is_ipv4() { 32 } else { 128 };
     (subnet.prefix <= bits).then_some(subnet)
 }

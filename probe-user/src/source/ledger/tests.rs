@@ -12,12 +12,12 @@ use std::{
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Asked, Asker, CALICO, Unanswered};
+use super::{Asked, Asker, CALICO, Unanswered, links_at_start};
 use crate::{
     api_server::{ApiServer, access::Access, stats::KubernetesStats},
     model::{
         change::Question,
-        fact::{Fact, Holder, StoreAnswer},
+        fact::{Fact, Holder, StoreAnswer, StoreLink},
         id::ContainerId,
     },
     source::task::channel::{Batch, QuestionSender, feed, questions},
@@ -181,6 +181,20 @@ fn links(facts: &[Fact]) -> Vec<&StoreAnswer> {
         .iter()
         .filter_map(|fact| if let Fact::StoreLink(it) = fact { Some(&it.answer) } else { None })
         .collect()
+}
+
+#[test]
+fn a_ledger_is_known_from_the_start_and_what_the_last_agent_heard_of_it_stays() {
+    for (asked, before, answers) in [
+        (Some(&CALICO), Vec::new(), vec![StoreAnswer::Answers]),
+        (Some(&CALICO), vec![CALICO.store()], Vec::new()),
+        (None, vec![CALICO.store()], vec![StoreAnswer::Off]),
+        (None, Vec::new(), Vec::new()),
+    ] {
+        let wanted: Vec<StoreLink> =
+            answers.into_iter().map(|answer| StoreLink { store: CALICO.store(), answer }).collect();
+        assert_eq!(links_at_start(asked, before), wanted);
+    }
 }
 
 #[tokio::test]
@@ -370,6 +384,29 @@ async fn a_ledger_that_is_silent_for_long_is_told_once() {
         let facts = running.facts();
         assert_eq!(links(&facts), told.iter().collect::<Vec<_>>(), "after {minutes} more minutes");
     }
+}
+
+/// The objects that are not there are answered all the time.
+#[tokio::test]
+async fn a_ledger_whose_records_fail_is_silent_and_the_question_waits() {
+    let mut server = Server::held();
+    server.says(&own(), "500 Internal Server Error", "", Vec::new());
+    let mut running = server.start();
+    let facts = running.answer("10.9.0.1", "k8s-pod-network").await;
+    assert_eq!(links(&facts), [&StoreAnswer::Answers], "it was found");
+    for (minutes, told) in [(4, vec![]), (2, vec![StoreAnswer::Silent]), (10, vec![])] {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(minutes * 60)).await;
+        tokio::time::resume();
+        for _ in 0..2 {
+            running.asker.step().await.expect("the agent is there");
+        }
+        let facts = running.facts();
+        assert_eq!(links(&facts), told.iter().collect::<Vec<_>>(), "after {minutes} more minutes");
+        assert!(!running.asker.link.is_due(), "it is asked later each time");
+    }
+    let asked = running.asked().iter().filter(|path| path.ends_with(&own())).count();
+    assert_eq!((asked, running.asker.waiting.len()), (4, 1));
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use crate::{
     words::{
         escape::escaped,
         release::{
-            Functions, del_again, del_again_for, disconnect, functions, release, release_all_in_calico,
-            release_in_calico, restart_cilium, restart_cns, restart_ipamd,
+            Functions, del_again, del_again_for, disconnect, functions, release, release_in_calico,
+            restart_cilium, restart_cns, restart_ipamd,
         },
         shell::{UNPRINTABLE, lines, quoted},
     },
@@ -88,7 +88,7 @@ impl Explain for LeakedAddress {
             Cause::StaleRecord if self.is_of(StoreKind::Calico) => {
                 "Calico's IPAM still has the handle of a sandbox that no runtime has on record. Its plugin frees by the \
                  container's id, with or without a namespace, so no DEL reached it. calico-kube-controllers frees what has no \
-                 pod by itself after 15 to 22 minutes, so this is confirmed only after 25 minutes: then its clean-up is off, \
+                 pod by itself after 15 to 30 minutes, so this is confirmed only after 32 minutes: then its clean-up is off, \
                  does not run, or does not see the address."
             }
             Cause::StaleRecord => {
@@ -103,7 +103,7 @@ impl Explain for LeakedAddress {
             return if self.is_of(StoreKind::Cilium) { restart_cilium() } else { restart_cns() };
         }
         if self.many.is_some() && self.is_of(StoreKind::Calico) {
-            return release_all_in_calico();
+            return release_in_calico();
         }
         if self.many.is_some() {
             return lines(&[
@@ -153,7 +153,13 @@ impl Explain for LeakedAddress {
                         disconnect(sandbox, &self.ifname)
                     });
                 }
-                StoreKind::Calico => all.extend(release_in_calico(self.address, sandbox)),
+                StoreKind::Calico => {
+                    all.extend(release_in_calico());
+                    all.push(format!(
+                        "# report.json must name {} with the handle of {sandbox}.",
+                        self.address
+                    ));
+                }
                 StoreKind::Declared => {
                     all.push(
                         "# Free the address with the plugin's own tool: sandprobe does not know this store. The record is:"

@@ -5,12 +5,11 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use super::lease;
 use crate::{
     engine::world::{
         EventContext, World,
         table::{
-            attachment::{Attachment, Lease},
+            attachment::{Attachment, Lease, Outcome, Runs},
             ipam_store::IpamStore,
             record::HasRecord,
             sandbox::Sandbox,
@@ -18,7 +17,7 @@ use crate::{
     },
     model::{
         change::Question,
-        fact::{AddressAnswered, Holder, StoreAnswer, StoreLink, StoreRead},
+        fact::{AddressAnswered, Holder, StoreAnswer, StoreKind, StoreLink, StoreRead},
         id::ContainerId,
         time::Timestamp,
     },
@@ -41,20 +40,28 @@ struct Suspect {
     ended: Timestamp,
     /// It was asked about, and may be held.
     is_known: bool,
+    /// A DEL without a namespace succeeded.
+    is_deleted: bool,
 }
 
 /// Notes whether a store can be asked.
 pub(crate) fn linked(world: &mut World, ctx: EventContext, it: StoreLink) {
     let StoreLink { store, answer } = it;
     let path = store.path.clone();
-    let read = StoreRead { store, reservations: Vec::new(), complete: answer != StoreAnswer::Silent };
     if answer == StoreAnswer::Off {
         world.records.links.remove(&path);
-        if let Some((read_before, _)) = world.records.stores.remove(&path) {
-            lease::in_store(world, ctx, &read, read_before);
-        }
+        world.records.stores.remove(&path);
+        world.attachments.rows.update(|_, row| {
+            let mut is_changed = false;
+            for lease in row.leases.iter_mut().filter(|lease| lease.asked.is_some()) {
+                lease.forget_answers(&path);
+                is_changed = true;
+            }
+            is_changed
+        });
         return;
     }
+    let read = StoreRead { store, reservations: Vec::new(), complete: answer != StoreAnswer::Silent };
     world.records.links.insert(path.clone(), answer);
     world.records.stores.insert(path, (ctx.at, IpamStore::of(read)));
     world.schedule_reap(ctx.at);
@@ -85,8 +92,8 @@ pub(crate) fn ask(world: &mut World, now: Timestamp) {
         let answers = world.records.links.get(&path) != Some(&StoreAnswer::Silent);
         let Some((_, read)) = world.records.stores.get_mut(&path) else { continue };
         read.complete = answers && is_whole;
-        let cleanup = read.store.kind.own_cleanup();
-        suspects.into_iter().for_each(|it| ask_about(world, now, &path, cleanup, it));
+        let kind = read.store.kind;
+        suspects.into_iter().for_each(|it| ask_about(world, now, &path, kind, it));
     }
 }
 
@@ -95,7 +102,14 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
     let mut found = Vec::new();
     for (key, row) in world.attachments.iter() {
         let asked = world.records.network(row).and_then(|it| world.records.asked_store(it));
-        if row.is_loopback() || row.is_busy() || asked.is_none_or(|it| it != path) {
+        // The network may have left the configuration after the store was asked.
+        let is_served = asked.is_some_and(|it| it == path);
+        let mut leases = row
+            .leases
+            .iter()
+            .filter(|lease| lease.may_be_in(path) || is_served && is_unasked(row, lease))
+            .peekable();
+        if row.is_loopback() || row.is_busy() || leases.peek().is_none() {
             continue;
         }
         let sandbox = world.sandboxes.recall(&row.container);
@@ -104,35 +118,45 @@ fn suspects(world: &World, path: &str) -> Vec<Suspect> {
             continue;
         }
         let over_at = sandbox.and_then(Sandbox::over_at).unwrap_or(Timestamp::ZERO);
-        for lease in row.leases.iter().filter(|lease| is_suspect(row, lease, path)) {
+        for lease in leases {
             found.push(Suspect {
                 key: key.clone(),
                 address: lease.address,
                 ended: over_at.max(row.last_at).max(lease.since),
                 is_known: lease.may_be_in(path),
+                is_deleted: row
+                    .plugin_of(lease)
+                    .is_some_and(|plugin| has_succeeded(&plugin.del_without_netns, &plugin.add)),
             });
         }
     }
     found
 }
 
-/// Whether the store may hold the address: it said so, or it was not asked yet and no DEL succeeded with a
-/// namespace.
-fn is_suspect(row: &Attachment, lease: &Lease, path: &str) -> bool {
-    let is_deleted = row.plugin_of(lease).is_some_and(|plugin| plugin.del.succeeded > 0);
-    lease.may_be_in(path) || !lease.stored && !is_deleted
+/// Whether no store was asked about the address yet, and no DEL with a namespace succeeded.
+fn is_unasked(row: &Attachment, lease: &Lease) -> bool {
+    let is_deleted = row.plugin_of(lease).is_some_and(|plugin| has_succeeded(&plugin.del, &plugin.add));
+    !lease.stored && !is_deleted
+}
+
+/// Whether the last of these DELs succeeded, after the last of these ADDs.
+fn has_succeeded(dels: &Runs, adds: &Runs) -> bool {
+    dels.outcome == Some(Outcome::Succeeded) && dels.last_at >= adds.last_at
 }
 
 /// Asks about an address, if that is due: first a minute after the end of its sandbox, then from time to
-/// time, and as soon as the plugin should have freed it by itself.
-fn ask_about(world: &mut World, now: Timestamp, path: &str, cleanup: Duration, it: Suspect) {
-    let Suspect { key, address, ended, is_known } = it;
+/// time, and as soon as the plugin should have freed it by itself. If a DEL has most likely freed it, it is
+/// in doubt until that time, and is asked about only then: after a reboot there are many of these.
+fn ask_about(world: &mut World, now: Timestamp, path: &str, kind: StoreKind, it: Suspect) {
+    let Suspect { key, address, ended, is_known, is_deleted } = it;
     let Some(row) = world.attachments.rows.get_mut_unmarked(&key) else { return };
     let Some(network) = row.network.clone() else { return };
     let Some(lease) = row.leases.iter_mut().find(|lease| lease.address == address) else { return };
-    let clean = ended + cleanup;
+    let clean = ended + kind.own_cleanup();
+    let is_free = is_deleted && kind.is_freed_by_id();
     let due = match lease.asked.as_ref().map(|it| it.at) {
         None => ended + FIRST,
+        Some(at) if at < clean && is_free => clean,
         Some(at) if at < clean => clean.min(at + AGAIN),
         Some(at) => at + AGAIN,
     };
@@ -143,6 +167,9 @@ fn ask_about(world: &mut World, now: Timestamp, path: &str, cleanup: Duration, i
     if !is_known {
         // Its verdict waits for the answer from now on.
         world.attachments.rows.get_mut(&key);
+    }
+    if is_free && now < clean {
+        return;
     }
     let holder = Holder { container: key.0, ifname: key.1 };
     world.ask(Question::Held { path: path.to_owned(), network, holder, address });

@@ -379,7 +379,7 @@ fn lines(stores: &ByStore<'_>, as_called: fn(String) -> String) -> Vec<String> {
             | StoreKind::AzureVnet
             | StoreKind::UcloudIpamd => lines.extend(by_del(*kind, leaks, as_called)),
             StoreKind::Cilium => lines.extend(of_cilium(leaks, as_called)),
-            StoreKind::Calico => lines.extend(elsewhere(release::release_all_in_calico(), as_called)),
+            StoreKind::Calico => lines.extend(elsewhere(release::release_in_calico(), as_called)),
             StoreKind::Declared => {
                 lines.push("# The store is the plugin's own, and so is the way to free from it:".to_owned());
                 lines.extend(leaks.iter().map(|it| match it.sandbox {

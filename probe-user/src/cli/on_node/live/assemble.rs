@@ -58,9 +58,7 @@ use crate::{
     },
     confine::{Confinement, Later, Mode, Needs, refusal, role::Role},
     engine::{Call, world::CheckpointEntry},
-    model::fact::{
-        Answer, EventStream, Fact, Observation, Origin, RuntimeLink, Store, StoreAnswer, StoreLink,
-    },
+    model::fact::{Answer, EventStream, Fact, Observation, Origin, RuntimeLink},
     recording::history::History,
     session::Session,
     sink::{
@@ -315,11 +313,9 @@ impl<'a> Assembly<'a> {
                 Fact::RuntimeLink(RuntimeLink { socket, answer, events: EventStream::Closed, since: None });
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
-        // A store that the last agent asked, and this one does not.
-        let asks = self.opened.kubernetes.as_ref().is_some_and(Target::asks);
-        let left: Vec<Store> = if asks { Vec::new() } else { session.engine().asked().cloned().collect() };
-        for store in left {
-            let fact = Fact::StoreLink(StoreLink { store, answer: StoreAnswer::Off });
+        let asked = self.opened.kubernetes.as_ref().and_then(Target::asked);
+        for link in ledger::links_at_start(asked, session.engine().asked().cloned().collect()) {
+            let fact = Fact::StoreLink(link);
             session.call(Call::Observe(Observation { at, origin: Origin::Agent, fact }))?;
         }
         for report in &self.hooks.reports {

@@ -148,17 +148,16 @@ impl Target {
         said
     }
 
-    /// Whether it is asked whose an address is.
-    pub(super) fn asks(&self) -> bool {
-        self.ipam.is_some()
+    /// Returns the ledger that is asked whose an address is, if that is wanted.
+    pub(super) fn asked(&self) -> Option<&'static ledger::Kind> {
+        match self.ipam? {
+            Ipam::Calico => Some(&ledger::CALICO),
+        }
     }
 
     /// Returns how to ask whose an address is, if that is wanted.
     pub(super) fn ledger(&self, stats: &Arc<KubernetesStats>) -> Option<(&'static ledger::Kind, ApiServer)> {
-        let kind = match self.ipam? {
-            Ipam::Calico => &ledger::CALICO,
-        };
-        Some((kind, self.server(stats)))
+        Some((self.asked()?, self.server(stats)))
     }
 
     fn server(&self, stats: &Arc<KubernetesStats>) -> ApiServer {

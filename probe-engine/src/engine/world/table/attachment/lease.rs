@@ -127,6 +127,13 @@ impl Lease {
         if is_held { self.shown_in(path) } else { self.not_in(path) }
     }
 
+    /// This store is not asked any more, so its last answer counts no longer.
+    pub(in crate::engine::world) fn forget_answers(&mut self, path: &str) {
+        self.not_in(path);
+        self.asked = None;
+        self.stored = !self.stores.is_empty();
+    }
+
     /// A reading of this store does not show whether the store still names the address, as it did at
     /// `shown_at`.
     pub(in crate::engine::world) fn doubted_in(&mut self, path: &String, shown_at: Timestamp) {
