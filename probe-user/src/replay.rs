@@ -61,16 +61,18 @@ pub(crate) struct Replayed {
     pub(crate) cut_off: Option<ReadError>,
 }
 
-/// Replays a recording to its end, for the engine's final state. Gives each event on the way to `take`.
+/// Replays a recording to its end, for the engine's final state. Calls `take` with each event on the way, and
+/// before them once with none: the engine then has the state with which the recording begins.
 pub(crate) fn to_end(
     reader: &mut Reader<impl BufRead>,
-    mut take: impl FnMut(Change),
+    mut take: impl FnMut(&Engine, Option<Change>),
 ) -> Result<Replayed, ReadError> {
     let header = reader.header().clone();
     let mut engine = Engine::new(header.settings.clone());
     let mut boot_wall_ns = header.boot_wall_ns;
     let mut observed_until = Timestamp::ZERO;
     let mut until = Timestamp::ZERO;
+    let mut has_begun = false;
     let ended = replay(reader, Pace::FlatOut, |call| {
         until = until.max(call.at().unwrap_or_default());
         if let Call::Observe(seen) = &call {
@@ -79,10 +81,14 @@ pub(crate) fn to_end(
                 boot_wall_ns = changed;
             }
         }
+        if !has_begun && !matches!(call, Call::Restore(_)) {
+            has_begun = true;
+            take(&engine, None);
+        }
         engine.call(call);
         while let Some(output) = engine.poll() {
             if let Output::Change(change) = output {
-                take(change);
+                take(&engine, Some(change));
             }
         }
         Ok::<(), Infallible>(())

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
@@ -18,6 +19,7 @@ use self::{
 };
 use super::{ExitStatus, args::Form, output, say, table::aligned};
 use crate::{
+    model::scalar::is_default,
     sink::{escape::escaped, span::span},
     words::count::counted,
 };
@@ -50,8 +52,8 @@ pub(super) struct Diff {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  B is no worse than A
-  1  B is worse by more than the limit, or has a finding of a kind that A has not
-  2  a recording cannot be read or was cut off, or there are too few starts or pods to tell; and nothing that was compared is worse";
+  1  B is worse by more than the limit, or has a finding of a kind that A has not, or not as severe
+  2  a recording cannot be read, was cut off or has gaps, or there are too few starts or pods to tell; and nothing that was compared is worse";
 
 /// The last line of the JSON.
 #[derive(Serialize)]
@@ -76,22 +78,36 @@ struct About<'a> {
     pods: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     cut_off: Option<&'a str>,
+    #[serde(skip_serializing_if = "is_default")]
+    gaps: u64,
 }
 
 impl Diff {
     pub(super) fn run(&self) -> anyhow::Result<ExitStatus> {
+        if self.before == self.after && self.before == Path::new("-") {
+            bail!("only one of A and B can be \"-\", standard input: give the other as a file");
+        }
         let a = Recorded::read(&self.before)?;
         let b = Recorded::read(&self.after)?;
         let pods = usize::try_from(self.min_pods)?;
-        let rows = rows(&a, &b, Limits { percent: self.limit, pods });
+        let rows = rows(&a, &b, Limits { percent: self.limit, pods, rows: 1 });
         let worse: Vec<&Row> = rows.iter().filter(|row| row.verdict.is_worse()).collect();
-        let cut_off: Vec<&String> = [&a, &b].into_iter().filter_map(|it| it.cut_off.as_ref()).collect();
-        for problem in &cut_off {
-            say(problem);
+        for (file, it) in [(&self.before, &a), (&self.after, &b)] {
+            it.cut_off.iter().for_each(|problem| say(problem));
+            if it.gaps > 0 {
+                let gaps = counted(it.gaps, "gap");
+                say(&format!(
+                    "{}: {gaps}, in which records of pods were lost: record it again",
+                    file.display()
+                ));
+            }
         }
-        let few = rows.iter().filter(|row| row.verdict == Verdict::TooFew);
-        let few = few.map(|row| row.name.as_str()).filter(|name| row::NEEDED.contains(name));
-        let few: Vec<&str> = few.collect();
+        let mut few = names(&rows, Verdict::TooFew);
+        few.retain(|name| row::NEEDED.contains(name));
+        let unknown = names(&rows, Verdict::Unknown);
+        if !unknown.is_empty() {
+            say(&format!("cannot tell of {}: A may have missed it, or B sees less", unknown.join(", ")));
+        }
         if !few.is_empty() {
             say(&format!(
                 "too few to tell of {}: both recordings need {} (--min-pods)",
@@ -101,7 +117,7 @@ impl Diff {
         }
         let (done, verdict) = if !worse.is_empty() {
             (ExitStatus::Incomplete, "worse")
-        } else if few.is_empty() && cut_off.is_empty() {
+        } else if few.is_empty() && unknown.is_empty() && !a.is_partial() && !b.is_partial() {
             (ExitStatus::Ok, "no_worse")
         } else {
             (ExitStatus::CannotRun, "unknown")
@@ -139,7 +155,7 @@ impl Diff {
             let cells: Vec<_> = rows.iter().filter(|row| row.of == of).map(Row::cells).collect();
             if !cells.is_empty() {
                 text += "\n";
-                text += &aligned([heading, "A (N)", "B (N)", "B - A", "95 % INTERVAL", "VERDICT"], &cells);
+                text += &aligned([heading, "A (N)", "B (N)", "B - A", "INTERVAL", "VERDICT"], &cells);
             }
         }
         text.push('\n');
@@ -161,6 +177,7 @@ impl<'a> About<'a> {
             boot_id: &header.boot_id,
             pods: it.pods.len(),
             cut_off: it.cut_off.as_deref(),
+            gaps: it.gaps,
         }
     }
 }
@@ -190,6 +207,10 @@ impl Row {
             (Of::Finding, None) => side.count.to_string(),
         }
     }
+}
+
+fn names(rows: &[Row], verdict: Verdict) -> Vec<&str> {
+    rows.iter().filter(|row| row.verdict == verdict).map(|row| row.name.as_str()).collect()
 }
 
 fn plain(of: Of, value: f64) -> String {

@@ -16,6 +16,7 @@ use super::{
     say,
 };
 use crate::{
+    engine::Engine,
     model::change::Change,
     recording::{ReadError, Reader},
     replay::{Pace, ReplayError, Replayed, replay, to_end},
@@ -89,11 +90,14 @@ impl Replay {
 
 /// Replays a recording to its end.
 pub(super) fn replayed(file: &Path) -> anyhow::Result<Replayed> {
-    replayed_with(file, drop)
+    replayed_with(file, |_, _| {})
 }
 
-/// Replays a recording to its end. Gives each event on the way to `take`.
-pub(super) fn replayed_with(file: &Path, take: impl FnMut(Change)) -> anyhow::Result<Replayed> {
+/// Replays a recording to its end, as [`to_end`] does.
+pub(super) fn replayed_with(
+    file: &Path,
+    take: impl FnMut(&Engine, Option<Change>),
+) -> anyhow::Result<Replayed> {
     let reader = Reader::open(open(file)?);
     reader.and_then(|mut reader| to_end(&mut reader, take)).map_err(|error| unreadable(file, &error))
 }

@@ -108,6 +108,23 @@ closed_set! {
     }
 }
 
+impl Loss {
+    /// Returns whether the lost records can be about the lifecycle of pods. Containers can fill the bulk ring
+    /// by starting programs, and runs that the kernel skips mostly concern nothing.
+    #[must_use]
+    pub fn is_grave(self) -> bool {
+        match self {
+            Self::LifecycleRing
+            | Self::NetlinkSocket
+            | Self::Record
+            | Self::Channel
+            | Self::NoAgent
+            | Self::State => true,
+            Self::BulkRing | Self::SkippedRun => false,
+        }
+    }
+}
+
 /// How far an agent has read the rings of one set of hooks. All records before these positions have been
 /// observed, and all losses up to these counts have been reported.
 #[serde_as]

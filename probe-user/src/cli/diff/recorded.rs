@@ -1,15 +1,19 @@
 //! What a recording has to compare: how its pods started, what was ordered for each of them, and what was
 //! found.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    path::Path,
+};
 
 use crate::{
     cli::replay::{replayed_with, unreadable},
-    engine::{share, view::BalanceView},
+    engine::{Engine, share, view::BalanceView},
     model::{
         change::{Change, ChangeKind, CniCall, Finding},
         fact::{Origin, PodName},
-        finding::{Key, Severity},
+        finding::{self, Key, Severity, Stage},
         id::{ContainerId, PodUid},
         phase::{Kind, Start},
     },
@@ -25,13 +29,15 @@ pub(super) struct Recorded {
     pub(super) header: Header,
     /// Seconds of each phase, of the whole start (`None`) and until the containers listen.
     pub(super) starts: Vec<(Option<Kind>, Vec<f64>)>,
-    /// The pods whose first sandbox was seen to be made.
+    /// The pods whose sandboxes were seen to be made: none was there before the recording.
     pub(super) pods: Vec<Pod>,
     pub(super) findings: BTreeMap<&'static str, Found>,
     /// For each attachment that is over, 1 if its addresses were released, else 0.
     pub(super) released: Vec<f64>,
     /// Where it was cut off, if it was.
     pub(super) cut_off: Option<String>,
+    /// How often records were lost that can be about pods.
+    pub(super) gaps: u64,
 }
 
 /// What was ordered for a pod, and its findings by kind.
@@ -44,6 +50,8 @@ pub(super) struct Pod {
 /// What the kubelet and the runtime ordered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Orders {
+    /// 1 if the pod's containers ran in one of its sandboxes.
+    pub(super) started: u32,
     pub(super) sandboxes: u32,
     pub(super) adds: u32,
     pub(super) failed_adds: u32,
@@ -54,9 +62,9 @@ pub(super) struct Orders {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) count: usize,
+    /// How many of these are about no pod of this recording; of leaks, how many addresses.
+    pub(super) others: usize,
     pub(super) worst: Severity,
-    /// All of them are about pods of this recording.
-    pub(super) is_of_pods: bool,
 }
 
 /// By UID, as far as that is known.
@@ -72,7 +80,12 @@ struct Events {
     /// The latest report about each sandbox: a start that goes on is reported again.
     starts: BTreeMap<ContainerId, Start>,
     sandboxes: BTreeMap<ContainerId, SandboxSeen>,
-    findings: BTreeMap<Key, (&'static str, Severity, Option<PodId>)>,
+    findings: BTreeMap<Key, FindingSeen>,
+    gaps: u64,
+    /// The pods that had a sandbox before the recording.
+    earlier: BTreeSet<PodId>,
+    /// The balance before the recording.
+    balance: Vec<BalanceView>,
 }
 
 #[derive(Default)]
@@ -80,41 +93,44 @@ struct SandboxSeen {
     /// The latest name, which may have become known late.
     pod: Option<PodId>,
     orders: Orders,
+    /// It was there before the recording.
+    was_found: bool,
+}
+
+struct FindingSeen {
+    kind: &'static str,
+    severity: Severity,
+    pod: Option<PodId>,
+    /// How many addresses it is about; 1 if it is about none.
+    count: usize,
 }
 
 impl Recorded {
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         let mut events = Events::default();
-        let Replayed { header, engine, cut_off, .. } = replayed_with(file, |change| events.take(change))?;
+        let Replayed { header, engine, cut_off, .. } = replayed_with(file, |engine, change| match change {
+            Some(change) => events.take(change),
+            None => events.begin(engine),
+        })?;
         let starts = share::durations(events.starts.values()).into_iter();
         let starts = starts.map(|(kind, spans)| (kind, spans.iter().map(|it| it.as_secs_f64()).collect()));
         let starts = starts.collect();
-        let mut pods: BTreeMap<PodId, Pod> = BTreeMap::new();
-        for SandboxSeen { pod, orders } in events.sandboxes.into_values() {
-            if let Some(id) = pod {
-                pods.entry(id).or_default().orders.add(orders);
-            }
-        }
-        // A pod without a sandbox began before the recording.
-        pods.retain(|_, pod| pod.orders.sandboxes > 0);
-        let mut findings: BTreeMap<&'static str, Found> = BTreeMap::new();
-        for (kind, severity, pod) in events.findings.into_values() {
-            let row = findings.entry(kind).or_insert(Found { count: 0, worst: severity, is_of_pods: true });
-            row.count += 1;
-            row.worst = row.worst.max(severity);
-            match pod.and_then(|id| pods.get_mut(&id)) {
-                Some(pod) => *pod.findings.entry(kind).or_default() += 1,
-                None => row.is_of_pods = false,
-            }
-        }
+        let mut pods = events.pods();
+        let findings = events.findings(&engine, &mut pods);
         Ok(Self {
             header,
             starts,
             pods: pods.into_values().collect(),
             findings,
-            released: released(&engine.balance()),
+            released: released(&engine.balance(), &events.balance),
             cut_off: cut_off.map(|error| unreadable(file, &error).to_string()),
+            gaps: events.gaps,
         })
+    }
+
+    /// Returns whether something that happened may not be in it.
+    pub(super) fn is_partial(&self) -> bool {
+        self.cut_off.is_some() || self.gaps > 0
     }
 
     /// Returns the seconds of a phase, for each start that had it.
@@ -125,6 +141,15 @@ impl Recorded {
 }
 
 impl Events {
+    /// Notes what was there before the recording: `run --record` begins it with the state of the last agent.
+    fn begin(&mut self, engine: &Engine) {
+        self.balance = engine.balance();
+        let pods = engine.pods().into_iter().filter(|pod| !pod.sandboxes.is_empty());
+        self.earlier = pods.filter_map(|pod| PodId::of(&pod.named())).collect();
+        let confirmed = engine.findings().filter(|it| it.stage == Stage::Confirmed);
+        self.findings = confirmed.map(|it| (it.key.clone(), FindingSeen::of(it))).collect();
+    }
+
     fn take(&mut self, change: Change) {
         let Change { origin, context, what, .. } = change;
         if let ChangeKind::PodStarted(start) = what {
@@ -132,8 +157,12 @@ impl Events {
             return;
         }
         if let ChangeKind::FindingConfirmed(it) = what {
-            let Finding { key, kind, severity, pod, .. } = *it;
-            self.findings.insert(key, (kind.into_str(), severity, pod.as_ref().and_then(PodId::of)));
+            self.findings.insert(it.key.clone(), FindingSeen::of(&it));
+            return;
+        }
+        // A gap of known length was before this agent, and so before the recording.
+        if let ChangeKind::Gap { what, lasted: None, .. } = what {
+            self.gaps += u64::from(what.is_grave());
             return;
         }
         let Some(id) = context.sandbox else { return };
@@ -141,9 +170,63 @@ impl Events {
         let pod = context.pod.map(|it| PodName { namespace: it.namespace, name: it.name, uid: it.uid });
         row.pod = pod.as_ref().and_then(PodId::of).or(row.pod.take());
         match what {
-            ChangeKind::SandboxCreated if origin != Origin::Listed => row.orders.sandboxes = 1,
+            ChangeKind::SandboxCreated if origin == Origin::Listed => row.was_found = true,
+            ChangeKind::SandboxCreated => row.orders.sandboxes = 1,
             ChangeKind::CniFinished { call, end: Some(end), .. } => row.orders.count(&call, end.code == 0),
             _ => {}
+        }
+    }
+
+    /// Takes out the pods with sandboxes that were seen to be made, and none from before the recording. Calls
+    /// for sandboxes of before a reboot count for their pods.
+    fn pods(&mut self) -> BTreeMap<PodId, Pod> {
+        let mut pods: BTreeMap<PodId, Pod> = BTreeMap::new();
+        for (sandbox, SandboxSeen { pod, mut orders, was_found }) in mem::take(&mut self.sandboxes) {
+            let Some(id) = pod else { continue };
+            if was_found {
+                self.earlier.insert(id);
+                continue;
+            }
+            orders.started = self.starts.get(&sandbox).is_some_and(|start| start.complete).into();
+            pods.entry(id).or_default().orders.add(orders);
+        }
+        pods.retain(|id, pod| pod.orders.sandboxes > 0 && !self.earlier.contains(id));
+        pods
+    }
+
+    /// Takes out the findings by kind, and gives each pod its own. A finding may have become worse after it
+    /// was confirmed.
+    fn findings(
+        &mut self,
+        engine: &Engine,
+        pods: &mut BTreeMap<PodId, Pod>,
+    ) -> BTreeMap<&'static str, Found> {
+        let mut findings: BTreeMap<&'static str, Found> = BTreeMap::new();
+        for (key, seen) in mem::take(&mut self.findings) {
+            let latest = engine.finding(&key).filter(|it| it.confirmed_at.is_some()).map(FindingSeen::of);
+            let FindingSeen { kind, severity, pod, count } = latest.unwrap_or(seen);
+            let row = findings.entry(kind).or_insert(Found { count: 0, others: 0, worst: severity });
+            row.worst = row.worst.max(severity);
+            if let Some(pod) = pod.and_then(|id| pods.get_mut(&id)) {
+                *pod.findings.entry(kind).or_default() += 1;
+                row.count += 1;
+            } else {
+                row.count += count;
+                row.others += count;
+            }
+        }
+        findings
+    }
+}
+
+impl FindingSeen {
+    fn of(it: &Finding) -> Self {
+        let count = if let finding::Kind::LeakedAddress(leak) = &it.kind { leak.count() } else { 1 };
+        Self {
+            kind: it.kind.into_str(),
+            severity: it.severity,
+            pod: it.pod.as_ref().and_then(PodId::of),
+            count: usize::try_from(count).unwrap_or(usize::MAX),
         }
     }
 }
@@ -163,6 +246,7 @@ impl Orders {
     }
 
     fn add(&mut self, other: Self) {
+        self.started = self.started.max(other.started);
         self.sandboxes += other.sandboxes;
         self.adds += other.adds;
         self.failed_adds += other.failed_adds;
@@ -180,24 +264,75 @@ impl PodId {
     }
 }
 
-/// Returns 1 for each attachment that was released, and 0 for each that is over and was not, as far as
-/// anything shows it.
-fn released(balance: &[BalanceView]) -> Vec<f64> {
-    let mut released: u64 = 0;
-    let mut over: u64 = 0;
-    for it in balance {
-        let by_del = it.released.saturating_add(it.released_without_netns);
-        released = released.saturating_add(by_del.saturating_sub(it.unverified));
-        over = over.saturating_add(by_del).saturating_add(it.unreleased);
-    }
+/// Returns 1 for each attachment that was released since `before`, and 0 for each that is over since then and
+/// was not, as far as anything shows it.
+fn released(balance: &[BalanceView], before: &[BalanceView]) -> Vec<f64> {
+    let [now, before] = [balance, before].map(totals);
+    let released = now.0.saturating_sub(before.0);
+    let over = now.1.saturating_sub(before.1);
     let kept = over.min(MAX_ATTACHMENTS);
     let share = u128::from(released.min(over)) * u128::from(kept) / u128::from(over.max(1));
     (0..u128::from(kept)).map(|place| if place < share { 1.0 } else { 0.0 }).collect()
 }
 
+/// Returns how many attachments were released, and how many are over.
+fn totals(balance: &[BalanceView]) -> (u64, u64) {
+    balance.iter().fold((0, 0), |(released, over): (u64, u64), it| {
+        let by_del = it.released.saturating_add(it.released_without_netns);
+        let released = released.saturating_add(by_del.saturating_sub(it.unverified));
+        (released, over.saturating_add(by_del).saturating_add(it.unreleased))
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{BalanceView, released};
+    use std::{collections::BTreeMap, path::Path};
+
+    use super::{BalanceView, Events, PodId, Severity, released};
+    use crate::{
+        cli::replay::replayed,
+        engine::world::CheckpointEntry,
+        model::{
+            change::{Change, ChangeKind, Context, PodRef},
+            fact::Origin,
+            id::ContainerId,
+            time::Timestamp,
+        },
+    };
+
+    fn created(pod: &str, sandbox: char, origin: Origin) -> Change {
+        let pod = PodRef { name: Some(pod.to_owned()), ..PodRef::default() };
+        let sandbox = ContainerId::parse(&sandbox.to_string().repeat(64));
+        let context = Context { pod: Some(pod), sandbox, ..Context::default() };
+        let what = ChangeKind::SandboxCreated;
+        Change { seq: 1, at: Timestamp(1), origin, late: false, context, what }
+    }
+
+    #[test]
+    fn a_pod_with_an_earlier_sandbox_is_left_out() {
+        let mut events = Events::default();
+        events.take(created("earlier", 'a', Origin::Listed));
+        events.take(created("earlier", 'b', Origin::Kernel));
+        events.take(created("new", 'c', Origin::Kernel));
+        // The end of a sandbox of before a reboot.
+        events.take(Change { what: ChangeKind::CgroupEmptied, ..created("new", 'd', Origin::Kernel) });
+        let pods: Vec<PodId> = events.pods().into_keys().collect();
+        assert_eq!(pods, [PodId::Name(None, Some("new".to_owned()))]);
+    }
+
+    #[test]
+    fn a_finding_is_as_severe_as_it_is_at_the_end() {
+        let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
+        let mut engine = replayed(&demo).expect("a recording").engine;
+        let mut events = Events::default();
+        events.begin(&engine);
+        let mut worse = engine.findings().next().expect("a finding").clone();
+        worse.severity = Severity::Critical;
+        let kind = worse.kind.into_str();
+        engine.restore(CheckpointEntry::Finding(Box::new(worse)));
+        let found = events.findings(&engine, &mut BTreeMap::new());
+        assert_eq!((found.len(), found[kind].worst), (3, Severity::Critical));
+    }
 
     fn balance(released: u64, released_without_netns: u64, unverified: u64, unreleased: u64) -> BalanceView {
         BalanceView {
@@ -218,12 +353,16 @@ mod tests {
 
     #[test]
     fn an_attachment_that_is_over_was_released_or_not() {
-        assert_eq!(released(&[balance(2, 2, 1, 1), balance(0, 0, 0, 1)]), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-        assert!(released(&[]).is_empty());
+        assert_eq!(
+            released(&[balance(2, 2, 1, 1), balance(0, 0, 0, 1)], &[]),
+            [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+        );
+        assert!(released(&[], &[]).is_empty());
         // A recording may be wrong.
-        let many = released(&[balance(u64::MAX, 0, u64::MAX, u64::MAX); 1]);
+        let many = released(&[balance(u64::MAX, 0, u64::MAX, u64::MAX); 1], &[]);
         assert_eq!((many.len(), many.contains(&1.0)), (10_000, false));
-        let half = released(&[balance(30_000, 0, 0, 30_000)]);
+        let half = released(&[balance(30_000, 0, 0, 30_000)], &[]);
         assert_eq!(half.iter().sum::<f64>(), 5000.0);
+        assert_eq!(released(&[balance(4, 0, 1, 2)], &[balance(3, 0, 1, 1)]), [1.0, 0.0]);
     }
 }

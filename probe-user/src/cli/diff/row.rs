@@ -1,6 +1,6 @@
 //! The rows of the comparison: two numbers, how far they are apart, and whether that is worse.
 
-use std::collections::BTreeSet;
+use std::{cmp::Ordering, collections::BTreeSet};
 
 use serde::Serialize;
 
@@ -9,7 +9,10 @@ use super::{
     recorded::{Found, Orders, Pod, Recorded},
 };
 use crate::{
-    model::{finding::Severity, phase::Kind},
+    model::{
+        finding::{FindingKind, Severity},
+        phase::Kind,
+    },
     sink::render::phase,
 };
 
@@ -20,7 +23,7 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) a: Side,
     pub(super) b: Side,
-    /// B less A, and within what that lies in 95 of 100 cases.
+    /// B less A, and within what that lies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) difference: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,14 +56,17 @@ pub(super) enum Of {
 pub(super) enum Verdict {
     /// Worse by more than the limit.
     Worse,
-    /// A finding of a kind that A has not.
+    /// A finding of a kind that A has not, or not as severe.
     New,
     WithinLimit,
     Same,
     Better,
     /// Too few starts or pods to tell.
     TooFew,
-    /// A finding that needs nobody, or one that is not about a pod and that both recordings have.
+    /// More findings than in A, which may have missed some: it has gaps, was cut off, or has too few pods. Or
+    /// B sees less.
+    Unknown,
+    /// A finding that needs nobody.
     NotJudged,
 }
 
@@ -69,6 +75,16 @@ pub(super) enum Verdict {
 pub(super) struct Limits {
     pub(super) percent: u32,
     pub(super) pods: usize,
+    /// The rows among which no one is worse by chance. [`rows`] counts them.
+    pub(super) rows: usize,
+}
+
+impl Limits {
+    /// Returns whether B has more of something than the limit allows.
+    fn exceeds(self, b: usize, a: usize) -> bool {
+        let allowed = usize::try_from(self.percent).map_or(usize::MAX, |percent| percent.saturating_add(100));
+        b.saturating_mul(100) > a.saturating_mul(allowed)
+    }
 }
 
 /// Two samples of one number.
@@ -92,6 +108,7 @@ impl Verdict {
             Self::Same => "same",
             Self::Better => "better",
             Self::TooFew => "too few",
+            Self::Unknown => "unknown",
             Self::NotJudged => "-",
         }
     }
@@ -99,6 +116,8 @@ impl Verdict {
 
 /// Returns the rows: the phases of starts, what was ordered for each pod, and the findings.
 pub(super) fn rows(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
+    let count = phases(a, b).len() + ORDERS.len() + 1 + kinds(a, b).len();
+    let limits = Limits { rows: count, ..limits };
     let mut rows = starts(a, b, limits);
     rows.extend(orders(a, b, limits));
     rows.extend(findings(a, b, limits));
@@ -108,11 +127,9 @@ pub(super) fn rows(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
 /// Compares the phases that either recording has, in their order. The limit is a part of A's whole start, so
 /// that a phase of a millisecond may double.
 fn starts(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
-    let all = a.starts.iter().chain(&b.starts).filter(|(_, seconds)| !seconds.is_empty());
-    let kinds: BTreeSet<&Kind> = all.filter_map(|(kind, _)| kind.as_ref()).collect();
     let whole = median(&mut a.seconds(None).to_vec());
-    let of_start = kinds.into_iter().map(Some).chain([None]);
-    of_start
+    phases(a, b)
+        .into_iter()
         .map(|kind| {
             let name = phase::of_start(kind);
             let samples = Samples { a: a.seconds(kind), b: b.seconds(kind), of: median, is_more_worse: true };
@@ -121,26 +138,35 @@ fn starts(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
         .collect()
 }
 
+/// Returns the phases of either recording, then the whole start.
+fn phases<'a>(a: &'a Recorded, b: &'a Recorded) -> Vec<Option<&'a Kind>> {
+    let all = a.starts.iter().chain(&b.starts).filter(|(_, seconds)| !seconds.is_empty());
+    let kinds: BTreeSet<&Kind> = all.filter_map(|(kind, _)| kind.as_ref()).collect();
+    kinds.into_iter().map(Some).chain([None]).collect()
+}
+
 /// The rows without which nothing can be said: a phase may be one of a few starts only.
-pub(super) const NEEDED: [&str; 2] = [phase::WHOLE, SANDBOXES];
-const SANDBOXES: &str = "sandboxes / pod";
+pub(super) const NEEDED: [&str; 2] = [phase::WHOLE, STARTED];
+const STARTED: &str = "started / pod";
 
-/// The name of an order, and how many of it a pod has. More is worse.
-type Order = (&'static str, fn(&Orders) -> u32);
+/// The name of an order, how many of it a pod has, and whether more is worse.
+type Order = (&'static str, fn(&Orders) -> u32, bool);
 
-const ORDERS: [Order; 4] = [
-    (SANDBOXES, |it| it.sandboxes),
-    ("ADDs / pod", |it| it.adds),
-    ("failed ADDs / pod", |it| it.failed_adds),
-    ("failed DELs / pod", |it| it.failed_dels),
+const ORDERS: [Order; 5] = [
+    (STARTED, |it| it.started, false),
+    ("sandboxes / pod", |it| it.sandboxes, true),
+    ("ADDs / pod", |it| it.adds, true),
+    ("failed ADDs / pod", |it| it.failed_adds, true),
+    ("failed DELs / pod", |it| it.failed_dels, true),
 ];
 
 fn orders(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    for (name, of) in ORDERS {
+    for (name, of, is_more_worse) in ORDERS {
         let [a, b] =
             [a, b].map(|it| it.pods.iter().map(|pod| f64::from(of(&pod.orders))).collect::<Vec<_>>());
-        rows.push(per_pod(&a, &b, true).row(Of::Pod, name.to_owned(), limits, mean(&mut a.clone())));
+        let samples = per_pod(&a, &b, is_more_worse);
+        rows.push(samples.row(Of::Pod, name.to_owned(), limits, mean(&mut a.clone())));
     }
     let samples = per_pod(&a.released, &b.released, false);
     rows.push(samples.row(Of::Pod, "releases / ADD".to_owned(), limits, mean(&mut a.released.clone())));
@@ -152,33 +178,48 @@ fn per_pod<'a>(a: &'a [f64], b: &'a [f64], is_more_worse: bool) -> Samples<'a> {
 }
 
 fn findings(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
-    let kinds: BTreeSet<&'static str> = a.findings.keys().chain(b.findings.keys()).copied().collect();
-    kinds.into_iter().map(|kind| finding(kind, a, b, limits)).collect()
+    kinds(a, b).into_iter().map(|kind| finding(kind, a, b, limits)).collect()
 }
 
-/// Compares the findings of a kind. One that A has not needs no statistics: it was confirmed.
+/// Returns the kinds of findings that either recording has.
+fn kinds(a: &Recorded, b: &Recorded) -> BTreeSet<&'static str> {
+    a.findings.keys().chain(b.findings.keys()).copied().collect()
+}
+
+/// Compares the findings of a kind. One that A has not needs no statistics, because it was confirmed, and
+/// those that are about no pod are only counted.
 fn finding(kind: &'static str, a: &Recorded, b: &Recorded, limits: Limits) -> Row {
     let [of_a, of_b] = [a, b].map(|it| it.pods.iter().map(|pod| of_kind(pod, kind)).collect::<Vec<f64>>());
     let mut row =
         per_pod(&of_a, &of_b, true).row(Of::Finding, kind.to_owned(), limits, mean(&mut of_a.clone()));
-    let before = a.findings.get(kind);
-    let after = b.findings.get(kind);
-    row.a.count = before.map_or(0, |it| it.count);
-    row.b.count = after.map_or(0, |it| it.count);
-    let both: Vec<&Found> = before.into_iter().chain(after).collect();
-    if !both.iter().all(|it| it.is_of_pods) {
+    let nothing = Found { count: 0, others: 0, worst: Severity::Info };
+    let [before, after] = [a, b].map(|it| it.findings.get(kind).copied().unwrap_or(nothing));
+    row.a.count = before.count;
+    row.b.count = after.count;
+    if before.others == before.count && after.others == after.count {
         row.a.value = None;
         row.b.value = None;
         row.difference = None;
         row.interval = None;
-        row.verdict = Verdict::NotJudged;
+        row.verdict = match after.count.cmp(&before.count) {
+            Ordering::Less => Verdict::Better,
+            Ordering::Equal => Verdict::Same,
+            Ordering::Greater => Verdict::WithinLimit,
+        };
     }
-    if both.iter().all(|it| it.worst == Severity::Info) {
+    if before.worst.max(after.worst) == Severity::Info {
         row.verdict = Verdict::NotJudged;
-    } else if before.is_none() {
+    } else if after.worst > before.worst {
         row.verdict = Verdict::New;
-    } else if after.is_none() {
+    } else if after.count == 0 {
         row.verdict = Verdict::Better;
+    } else if limits.exceeds(after.others, before.others) && limits.exceeds(after.count, before.count) {
+        // Many leaks are joined and then have no pod: not each of them is a further one.
+        row.verdict = Verdict::Worse;
+    }
+    let may_be_missing = a.is_partial() || a.pods.len() < limits.pods;
+    if row.verdict.is_worse() && (may_be_missing || kind == FindingKind::BlindSpot.into_str()) {
+        row.verdict = Verdict::Unknown;
     }
     row
 }
@@ -193,7 +234,7 @@ impl Samples<'_> {
         let a = side(self.a, self.of);
         let b = side(self.b, self.of);
         let is_enough = a.count >= limits.pods && b.count >= limits.pods;
-        let interval = is_enough.then(|| interval::difference(self.a, self.b, self.of));
+        let interval = is_enough.then(|| interval::difference(self.a, self.b, self.of, limits.rows));
         let difference = a.value.zip(b.value).map(|(a, b)| b - a);
         let verdict = match interval.zip(difference) {
             Some((interval, difference)) => {

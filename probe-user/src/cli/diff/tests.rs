@@ -14,11 +14,12 @@ use crate::{
     recording::Header,
 };
 
-const LIMITS: Limits = Limits { percent: 10, pods: 10 };
+const LIMITS: Limits = Limits { percent: 10, pods: 10, rows: 1 };
 
 /// A node of 20 pods with a sandbox each. Their starts take between 1.0 and 1.2 s.
 fn healthy() -> Recorded {
-    let pod = Pod { orders: Orders { sandboxes: 1, adds: 1, ..Orders::default() }, ..Pod::default() };
+    let orders = Orders { started: 1, sandboxes: 1, adds: 1, ..Orders::default() };
+    let pod = Pod { orders, ..Pod::default() };
     let mut it = Recorded {
         header: Header {
             made_by: "0.1.0".to_owned(),
@@ -33,6 +34,7 @@ fn healthy() -> Recorded {
         findings: BTreeMap::new(),
         released: vec![1.0; 20],
         cut_off: None,
+        gaps: 0,
     };
     it.take(20, 0.0, 0.0);
     it
@@ -65,7 +67,7 @@ fn worse(a: &Recorded, b: &Recorded) -> Vec<String> {
 fn a_recording_is_the_same_as_itself() {
     let it = healthy();
     let rows = rows(&it, &it, LIMITS);
-    assert_eq!(rows.len(), 8);
+    assert_eq!(rows.len(), 9);
     assert!(rows.iter().all(|row| row.verdict == Verdict::Same && row.difference == Some(0.0)), "{rows:?}");
 }
 
@@ -105,7 +107,7 @@ fn with_second_sandboxes() -> Recorded {
         pod.findings.insert("duplicate_sandbox", 1);
     }
     second.released.extend([0.0; 10]);
-    let found = Found { count: 10, worst: Severity::Warning, is_of_pods: true };
+    let found = Found { count: 10, others: 0, worst: Severity::Warning };
     second.findings.insert("duplicate_sandbox", found);
     second
 }
@@ -125,12 +127,104 @@ fn the_second_sandbox_is_worse_and_its_repair_is_better() {
 fn a_finding_that_needs_nobody_is_not_judged_and_one_of_the_node_only_if_it_is_new() {
     let before = healthy();
     let mut after = healthy();
-    after.findings.insert("abandoned_store", Found { count: 1, worst: Severity::Info, is_of_pods: false });
-    after.findings.insert("cni_failing", Found { count: 1, worst: Severity::Warning, is_of_pods: false });
+    after.findings.insert("abandoned_store", of_node(1, Severity::Info));
+    after.findings.insert("cni_failing", of_node(1, Severity::Warning));
     let rows = rows(&before, &after, LIMITS);
     assert_eq!(verdict(&rows, "abandoned_store"), Verdict::NotJudged);
     assert_eq!(verdict(&rows, "cni_failing"), Verdict::New);
     assert_eq!(worse(&after, &after), [""; 0]);
+}
+
+fn of_node(count: usize, worst: Severity) -> Found {
+    Found { count, others: count, worst }
+}
+
+#[test]
+fn a_leak_of_before_the_recording_does_not_hide_those_of_pods() {
+    for (a, b, expected) in [
+        ((0, 1), (15, 1), Verdict::Worse),
+        ((15, 1), (0, 1), Verdict::Better),
+        ((1, 1), (1, 1), Verdict::Same),
+        // Without pods they are only counted.
+        ((0, 10), (0, 9), Verdict::Better),
+        ((0, 10), (0, 10), Verdict::Same),
+        ((0, 10), (0, 11), Verdict::WithinLimit),
+        ((0, 10), (0, 12), Verdict::Worse),
+        ((1, 10), (1, 12), Verdict::Worse),
+        // The leaks of pods were joined.
+        ((15, 0), (0, 15), Verdict::Better),
+        ((15, 0), (0, 17), Verdict::Worse),
+    ] {
+        let rows = rows(&with_leaks(a), &with_leaks(b), LIMITS);
+        assert_eq!(verdict(&rows, "leaked_address"), expected, "{a:?} {b:?}");
+    }
+}
+
+/// The first ones are of a pod each.
+fn with_leaks((of_pods, others): (usize, usize)) -> Recorded {
+    let mut it = healthy();
+    for pod in &mut it.pods[..of_pods] {
+        pod.findings.insert("leaked_address", 1);
+    }
+    let found = Found { count: of_pods + others, others, worst: Severity::Warning };
+    it.findings.insert("leaked_address", found);
+    it
+}
+
+#[test]
+fn a_more_severe_finding_is_new() {
+    let (mut a, mut b) = (healthy(), healthy());
+    for (before, after) in [(Severity::Info, Severity::Warning), (Severity::Warning, Severity::Critical)] {
+        a.findings.insert("pool_exhaustion", of_node(1, before));
+        b.findings.insert("pool_exhaustion", of_node(1, after));
+        assert_eq!(worse(&a, &b), ["pool_exhaustion"]);
+        assert_eq!(worse(&b, &a), [""; 0]);
+    }
+}
+
+#[test]
+fn pods_that_do_not_start_are_worse() {
+    let before = healthy();
+    let mut after = healthy();
+    after.take(0, 0.0, 0.0);
+    after.pods.iter_mut().step_by(2).for_each(|pod| pod.orders.started = 0);
+    assert_eq!(worse(&before, &after), ["started / pod"]);
+    assert_eq!(verdict(&rows(&after, &before, LIMITS), "started / pod"), Verdict::Better);
+}
+
+#[test]
+fn a_finding_that_a_may_have_missed_is_not_new() {
+    let partial: [fn(&mut Recorded); 3] =
+        [|it| it.gaps = 1, |it| it.cut_off = Some("cut".to_owned()), |it| it.pods.truncate(9)];
+    for make_partial in partial {
+        let mut before = healthy();
+        make_partial(&mut before);
+        let after = with_second_sandboxes();
+        assert_eq!(verdict(&rows(&before, &after, LIMITS), "duplicate_sandbox"), Verdict::Unknown);
+        // It is there, whatever B has missed.
+        let mut after = after;
+        make_partial(&mut after);
+        assert_eq!(verdict(&rows(&healthy(), &after, LIMITS), "duplicate_sandbox"), Verdict::New);
+    }
+}
+
+#[test]
+fn each_verdict_is_documented_with_its_word_in_json() {
+    let docs = include_str!("../../../../docs/commands.md");
+    for it in [
+        Verdict::Worse,
+        Verdict::New,
+        Verdict::WithinLimit,
+        Verdict::Same,
+        Verdict::Better,
+        Verdict::TooFew,
+        Verdict::Unknown,
+        Verdict::NotJudged,
+    ] {
+        let json = serde_json::to_value(it).expect("JSON");
+        let row = format!("\n| `{}` | `{}` | ", it.word(), json.as_str().expect("a word"));
+        assert!(docs.contains(&row), "{row}");
+    }
 }
 
 /// The example of the docs.

@@ -12,7 +12,6 @@ use tokio::sync::watch;
 use crate::{
     model::{
         change::{Change, ChangeKind},
-        fact::Loss,
         time::Timestamp,
     },
     sink::{
@@ -178,35 +177,19 @@ impl Ring {
 impl Sink for Arc<Ring> {
     fn on_change(&mut self, change: &Change, label: &Label) {
         let lost_at = match &change.what {
-            ChangeKind::Gap { what, .. } => is_grave(*what).then_some(change.at),
+            ChangeKind::Gap { what, .. } => what.is_grave().then_some(change.at),
             _ => None,
         };
         self.push(Event::of(change, label), lost_at);
     }
 }
 
-/// Returns whether the lost records can be about the lifecycle of pods. Containers can fill the bulk ring by
-/// starting programs, and runs that the kernel skips mostly concern nothing.
-fn is_grave(what: Loss) -> bool {
-    match what {
-        Loss::LifecycleRing
-        | Loss::NetlinkSocket
-        | Loss::Record
-        | Loss::Channel
-        | Loss::NoAgent
-        | Loss::State => true,
-        Loss::BulkRing | Loss::SkippedRun => false,
-    }
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use super::{
-        Arc, Change, ChangeKind, Filter, Label, Loss, MAX_BYTES, MAX_EVENTS, Ring, Sink as _, Timestamp,
-    };
+    use super::{Arc, Change, ChangeKind, Filter, Label, MAX_BYTES, MAX_EVENTS, Ring, Sink as _, Timestamp};
     use crate::model::{
         change::{Context, PodRef},
-        fact::Origin,
+        fact::{Loss, Origin},
     };
 
     pub(in crate::sink::serve) fn label() -> Label {
