@@ -228,7 +228,11 @@ fn pages() -> Vec<Page> {
             ],
             []
         ),
-        page!("unverified_release", [table::GRACE, table::MEMORY, release::MEMORY], [balance::ACCOUNTS]),
+        page!(
+            "unverified_release",
+            [table::GRACE, table::MEMORY, release::MEMORY, release::MEMORY, table::MEMORY],
+            [balance::ACCOUNTS]
+        ),
     ]
 }
 
