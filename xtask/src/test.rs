@@ -21,8 +21,9 @@ use anyhow::{Result, ensure};
 use report::{Report, Tier};
 use std::ffi::OsStr;
 use std::process::ExitCode;
-use std::thread;
 use std::time::Duration;
+use std::{mem, thread};
+use step::Step;
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
@@ -67,18 +68,19 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         );
         report.tier("aarch64", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                machine::tier(tier, machine::Pods::Aarch64, None);
+                machine::tier(tier, machine::Pods::Aarch64, machine::Beside::default());
             }
         });
         return Ok(closed(&report));
     }
+    let mut checks = if depth.soak { Vec::new() } else { fast::checks() };
     if !depth.fast {
-        as_root(&mut report, depth);
+        as_root(&mut report, depth, &mut checks);
     }
     if !depth.soak {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                fast::tier(tier);
+                fast::tier(tier, checks);
             }
         });
         report.tier("browser", |tier| {
@@ -100,8 +102,8 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
     Ok(closed(&report))
 }
 
-/// Builds the agent and the tests that need root, and runs them.
-fn as_root(report: &mut Report, depth: &Depth) {
+/// Builds the agent and the tests that need root, and runs them. Takes the checks that it runs beside them.
+fn as_root(report: &mut Report, depth: &Depth, checks: &mut Vec<Step>) {
     let mut is_built = false;
     report.tier("programs", |tier| {
         let levels = [Level::Node, Level::Browser, Level::Prometheus];
@@ -114,12 +116,12 @@ fn as_root(report: &mut Report, depth: &Depth) {
     });
     // Without the programs there is nothing to run; their failure has been counted.
     if is_built {
-        report.tier("machines", |tier| machines(tier, depth));
+        report.tier("machines", |tier| machines(tier, depth, mem::take(checks)));
     }
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs.
-fn machines(tier: &mut Tier, depth: &Depth) {
+/// Tests this machine's kernel, and the kernels of the VMs, with the checks beside them.
+fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
     let is_root = native::is_root(tier);
     if depth.soak {
         // Nothing runs at the same time.
@@ -134,7 +136,7 @@ fn machines(tier: &mut Tier, depth: &Depth) {
         tier.run(alone);
         here = Some(beside);
     }
-    machine::tier(tier, depth.pods(), here);
+    machine::tier(tier, depth.pods(), machine::Beside { here, checks });
 }
 
 /// Builds the agent. The tests of kernels and pods are compiled at the same time, since most of the agent's

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 /// Most checks keep one processor busy for a part of their time.
 const LANES: usize = 2;
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// Beside the tests in VMs a check gets a small part of the processors.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
 /// With `--fast`, most of it compiles what the plain tests of all tiers need.
 const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 
-pub(super) fn tier(tier: &mut Tier) {
+/// Returns the checks that need no program of ours: style, lints, and builds with other features.
+pub(super) fn checks() -> Vec<Step> {
     let all = [
         ("format", cargo("fmt --all --check")),
         // It is one crate, which takes minutes on one processor.
@@ -27,14 +29,19 @@ pub(super) fn tier(tier: &mut Tier) {
         // The fuzzers are a workspace of their own, which no step here builds.
         ("lock of the fuzzers", cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml")),
     ];
-    let checks = all.into_iter().map(|(name, command)| Step {
+    let steps = all.into_iter().map(|(name, command)| Step {
         name: name.to_owned(),
         command,
         limit: LIMIT,
         runners: 0,
         is_serial: false,
     });
-    tier.lanes(checks.collect(), LANES);
+    steps.collect()
+}
+
+/// Runs those of the [`checks`] that have not run yet, and the tests.
+pub(super) fn tier(tier: &mut Tier, checks: Vec<Step>) {
+    tier.lanes(checks, LANES);
     plain_tests(tier, "tests", &["--no-fail-fast"], &[], TESTS_LIMIT);
     if let Some(zizmor) = tier.attempt("zizmor", || tool::ZIZMOR.ensure()) {
         let mut workflows = Command::new(zizmor.join("bin/zizmor"));

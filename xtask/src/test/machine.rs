@@ -2,7 +2,7 @@
 //! on this machine's own kernel.
 
 use super::report::Tier;
-use super::step::Step;
+use super::step::{Queue, Step};
 use crate::arch::Arch;
 use crate::build::Profile;
 use crate::program::{self, script};
@@ -202,9 +202,18 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Runs the tests in VMs, and `here` at the same time: this machine's own tests, which take long and rarely
-/// keep its processors busy.
-pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
+/// What runs at the same time as the tests in VMs. These leave half of the processors idle, because most of
+/// them wait for something.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// This machine's own tests.
+    pub(super) here: Option<Step>,
+    /// What takes only idle processors, one after the other.
+    pub(super) checks: Vec<Step>,
+}
+
+/// Runs the tests in VMs, and what goes beside them.
+pub(super) fn tier(tier: &mut Tier, pods: Pods, Beside { here, checks }: Beside) {
     let mut machines = match pods {
         Pods::None => vec![PAIRS[0]],
         Pods::Pairs => PAIRS.to_vec(),
@@ -245,8 +254,9 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
-    let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask)));
-    tier.lanes(steps.collect(), lanes());
+    let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask))).collect();
+    let checks = checks.into_iter().map(Step::at_low_priority).collect();
+    tier.queues(vec![Queue { steps, lanes: lanes() }, Queue { steps: checks, lanes: 1 }]);
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 

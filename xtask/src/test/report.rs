@@ -1,7 +1,7 @@
 //! The results of the tiers: test cases from the closing lines of the test programs, and failures of all
 //! other steps.
 
-use super::step::{self, Came, Said, Step, Tally};
+use super::step::{self, Came, Queue, Said, Step, Tally};
 use crate::watch::Output;
 use anyhow::Result;
 use std::cmp::Reverse;
@@ -137,8 +137,13 @@ impl Tier {
     /// Runs all steps, `lanes` at a time. Returns for each step, in their order, whether nothing in it
     /// failed.
     pub(super) fn lanes(&mut self, steps: Vec<Step>, lanes: usize) -> Vec<bool> {
-        let mut good = vec![false; steps.len()];
-        step::side_by_side(steps, lanes, self.deadline, |said| match said {
+        self.queues(vec![Queue { steps, lanes }])
+    }
+
+    /// Runs all queues at the same time. Returns for each step whether nothing in it failed.
+    pub(super) fn queues(&mut self, queues: Vec<Queue>) -> Vec<bool> {
+        let mut good = vec![false; queues.iter().map(|queue| queue.steps.len()).sum()];
+        step::side_by_side(queues, self.deadline, |said| match said {
             Said::Begun(name) => println!("-- {name}: begun"),
             Said::Ended { at, name, lines, came } => {
                 println!("-- {name}");

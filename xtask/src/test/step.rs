@@ -6,11 +6,10 @@
 
 use crate::watch::{self, Output};
 use crate::workspace;
-use std::fmt;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError, mpsc};
-use std::thread;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
+use std::{fmt, iter, thread};
 
 /// A command with a name, a time limit, and the number of test programs in it.
 pub(super) struct Step {
@@ -66,6 +65,22 @@ pub(super) enum Said {
 }
 
 impl Step {
+    /// Lets the step use only what the other programs of this machine leave of its processors.
+    pub(super) fn at_low_priority(self) -> Self {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        Self { command, ..self }
+    }
+
     /// Runs the step to its end, or to the deadline of all steps if that comes first.
     pub(super) fn run(
         &mut self,
@@ -113,21 +128,27 @@ impl Step {
     }
 }
 
-/// Runs all steps in order, several at a time.
-pub(super) fn side_by_side(
-    steps: Vec<Step>,
-    lanes: usize,
-    deadline: Option<Instant>,
-    mut report: impl FnMut(Said),
-) {
-    let waiting = Mutex::new(steps.into_iter().enumerate());
+/// Steps that run in their order, `lanes` at a time.
+pub(super) struct Queue {
+    pub(super) steps: Vec<Step>,
+    pub(super) lanes: usize,
+}
+
+/// Runs all queues at the same time. A step's place in the report is that in all queues together.
+pub(super) fn side_by_side(queues: Vec<Queue>, deadline: Option<Instant>, mut report: impl FnMut(Said)) {
+    let mut places = 0..;
+    let mut lanes = Vec::new();
+    for queue in queues {
+        let steps: Vec<_> = places.by_ref().zip(queue.steps).collect();
+        let waiting = Arc::new(Mutex::new(steps.into_iter()));
+        lanes.extend(iter::repeat_n(waiting, queue.lanes.max(1)));
+    }
     let (said, hear) = mpsc::channel();
     thread::scope(|scope| {
-        for _lane in 0..lanes.max(1) {
+        for waiting in lanes {
             let said = said.clone();
-            let waiting = &waiting;
             scope.spawn(move || {
-                while let Some((at, mut step)) = take_next(waiting) {
+                while let Some((at, mut step)) = take_next(&waiting) {
                     let _gone = said.send(Said::Begun(step.name.clone()));
                     let mut lines = Vec::new();
                     let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
@@ -233,7 +254,8 @@ fn closing_line(line: &str) -> Option<Tally> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failures, Said, Step, TestTimer, closing_line, ended_test, side_by_side};
+    use super::{Failures, Queue, Said, Step, TestTimer, closing_line, ended_test, side_by_side};
+    use std::path::Path;
     use std::process::Command;
     use std::time::{Duration, Instant};
 
@@ -299,30 +321,52 @@ mod tests {
         assert!(failures.lines.iter().all(|line| line.len() <= Failures::MAX_LINE_BYTES + "…".len()));
     }
 
-    /// The first waits for the second, which ends only if both run at the same time.
-    #[test]
-    fn two_lanes_run_two_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let shell = |script: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]).current_dir(folder.path());
-            Step {
-                name: script.to_owned(),
-                command,
-                limit: Duration::from_secs(60),
-                runners: 0,
-                is_serial: false,
-            }
-        };
-        let first = shell("mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
-        let second = shell("until [ -e open ]; do :; done; echo through > pipe");
+    fn shell(folder: &Path, script: &str) -> Step {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).current_dir(folder);
+        Step {
+            name: script.to_owned(),
+            command,
+            limit: Duration::from_secs(60),
+            runners: 0,
+            is_serial: false,
+        }
+    }
+
+    /// Returns the place of each step, whether it was good, and its lines.
+    fn ended(queues: Vec<Queue>) -> Vec<(usize, bool, String)> {
         let mut ended = Vec::new();
-        side_by_side(vec![first, second], 2, None, |said| {
+        side_by_side(queues, None, |said| {
             if let Said::Ended { at, lines, came, .. } = said {
                 ended.push((at, came.is_good(), lines.join(" ")));
             }
         });
         ended.sort();
-        assert_eq!(ended, [(0, true, "out err through".to_owned()), (1, true, String::new())]);
+        ended
+    }
+
+    /// The first waits for the second, which ends only if both run at the same time.
+    #[test]
+    fn two_lanes_run_two_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = shell(folder.path(), "mkfifo pipe; : > open; echo out; echo err >&2; cat pipe");
+        let second = shell(folder.path(), "until [ -e open ]; do :; done; echo through > pipe");
+        let both = ended(vec![Queue { steps: vec![first, second], lanes: 2 }]);
+        assert_eq!(both, [(0, true, "out err through".to_owned()), (1, true, String::new())]);
+    }
+
+    /// The first of each queue waits for the other's.
+    #[test]
+    fn a_queue_runs_in_its_order_beside_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let step = |script| shell(folder.path(), script);
+        let one = vec![
+            step("mkfifo pipe; : > open; echo one; cat pipe; : > done"),
+            step("test -e done && echo two"),
+        ];
+        let other = step("until [ -e open ]; do :; done; echo through > pipe; nice").at_low_priority();
+        let queues = vec![Queue { steps: one, lanes: 1 }, Queue { steps: vec![other], lanes: 1 }];
+        let expected = [(0, "one through"), (1, "two"), (2, "19")];
+        assert_eq!(ended(queues), expected.map(|(at, said)| (at, true, said.to_owned())));
     }
 }
