@@ -7,6 +7,7 @@ mod killed;
 mod known;
 mod left;
 mod losses;
+mod lost;
 mod ownerless;
 mod rarer;
 mod restarted;

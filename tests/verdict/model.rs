@@ -294,6 +294,7 @@ impl History {
                 | Kind::RuntimeUnresponsive(_)
                 | Kind::DuplicateContainer(_)
                 | Kind::DuplicateAddress(_)
+                | Kind::LostNetwork(_)
                 | Kind::CniSlow(_)
                 | Kind::CniQueue(_) => false,
             };

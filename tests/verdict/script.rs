@@ -75,7 +75,7 @@ use probe_user::{
         fact::{Answer, CniCommand, Loss},
         finding::{
             AbandonedSandbox, AbandonedStore, BlindSpot, CniQueue, CniSlow, CniWrongDel, DuplicateAddress,
-            DuplicateContainer, DuplicateSandbox, Kind, OwnerlessReservation, PhantomSandbox,
+            DuplicateContainer, DuplicateSandbox, Kind, LostNetwork, OwnerlessReservation, PhantomSandbox,
             SandboxesReplaced, Stage, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease,
         },
         time::Timestamp,
@@ -358,6 +358,9 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
             (format!("{how:?}"), killer.as_ref().map(|by| by.comm.clone()).unwrap_or_default())
         }
         Kind::DuplicateAddress(DuplicateAddress { address, .. }) => (String::new(), address.to_string()),
+        Kind::LostNetwork(LostNetwork { addresses, .. }) => {
+            (String::new(), addresses.first().map(ToString::to_string).unwrap_or_default())
+        }
         Kind::DuplicateContainer(DuplicateContainer { name, .. }) => (String::new(), name.clone()),
         Kind::AbandonedSandbox(AbandonedSandbox { container, .. }) => {
             (String::new(), container.clone().unwrap_or_default())

@@ -28,6 +28,7 @@ mod index;
 mod judge;
 mod leaked_address;
 mod links;
+mod lost_network;
 mod missed_runtime_event;
 mod node_network_unready;
 mod orphan_netns;
@@ -81,7 +82,7 @@ use crate::{
         change::Finding,
         fact::{List, PodName},
         finding::{
-            AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind,
+            AbandonedSandbox, DuplicateAddress, DuplicateContainer, FindingKind, Key, Kind, LostNetwork,
             MissedRuntimeEvent, OrphanNetns, OrphanSandbox, Severity, StaleRuntimeStatus, StuckCgroup,
             StuckStart, StuckStop, TeardownOutOfOrder,
         },
@@ -181,6 +182,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         BySubject::and_scan(FindingKind::CniSlow, cni_slow::gather),
         ByScan::detector(FindingKind::CniQueue, cni_queue::detect),
         BySubject::<DuplicateAddress>::each(FindingKind::DuplicateAddress),
+        BySubject::<LostNetwork>::each(FindingKind::LostNetwork),
         BySubject::<DuplicateContainer>::each(FindingKind::DuplicateContainer),
         BySubject::<OrphanNetns>::each(FindingKind::OrphanNetns),
         BySubject::<OrphanSandbox>::each(FindingKind::OrphanSandbox),

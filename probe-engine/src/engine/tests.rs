@@ -15,6 +15,7 @@ mod foreign;
 mod held_up;
 mod ledger;
 mod listing;
+mod lost_network;
 mod named;
 mod nameless;
 mod netns;

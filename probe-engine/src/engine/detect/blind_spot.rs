@@ -239,6 +239,7 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
             FindingKind::TeardownOutOfOrder,
             FindingKind::OrphanSandbox,
             FindingKind::SandboxesReplaced,
+            FindingKind::LostNetwork,
             FindingKind::CniFailing,
             FindingKind::CniWrongDel,
             FindingKind::CniSlow,
@@ -268,7 +269,9 @@ fn weaker(signal: Signal) -> &'static [FindingKind] {
             FindingKind::StuckNetnsTeardown,
         ],
         Signal::NetnsFreed => &[FindingKind::StuckNetnsTeardown],
-        Signal::AddressV4 | Signal::AddressV6 => &[FindingKind::LeakedAddress, FindingKind::PoolExhaustion],
+        Signal::AddressV4 | Signal::AddressV6 => {
+            &[FindingKind::LeakedAddress, FindingKind::PoolExhaustion, FindingKind::LostNetwork]
+        }
         Signal::CgroupCreated | Signal::CgroupEntered => {
             &[FindingKind::DuplicateSandbox, FindingKind::OrphanSandbox, FindingKind::StuckStart]
         }

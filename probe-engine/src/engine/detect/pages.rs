@@ -12,8 +12,8 @@ use super::{
     duplicate_address, duplicate_container,
     duplicate_sandbox::{self, burst},
     leaked_address::many,
-    missed_runtime_event, node_network_unready, orphan_netns, ownerless_reservation, pool_exhaustion,
-    runtime_unresponsive, sandboxes_replaced, stuck_start, teardown_out_of_order, words,
+    lost_network, missed_runtime_event, node_network_unready, orphan_netns, ownerless_reservation,
+    pool_exhaustion, runtime_unresponsive, sandboxes_replaced, stuck_start, teardown_out_of_order, words,
 };
 use crate::{
     engine::world::{
@@ -147,6 +147,7 @@ fn pages() -> Vec<Page> {
             ],
             [many::MANY, many::FIRST, many::MANY]
         ),
+        page!("lost_network", [lost_network::SETTLE, lost_network::SETTLE], []),
         page!("orphan_netns", [grace, orphan_netns::HELD, FRESH, record::MAKING], []),
         page!("orphan_sandbox", [grace], []),
         page!("phantom_sandbox", [grace, belief::GRACE], []),

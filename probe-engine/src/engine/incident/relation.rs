@@ -198,6 +198,7 @@ pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
         | Kind::StuckCgroup(_)
         | Kind::UnverifiedRelease(_)
         | Kind::DuplicateAddress(_)
+        | Kind::LostNetwork(_)
         | Kind::PhantomSandbox(_)
         | Kind::StaleRuntimeStatus(_)
         | Kind::MissedRuntimeEvent(_) => (9, 0),

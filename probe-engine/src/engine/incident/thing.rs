@@ -71,6 +71,7 @@ pub(super) fn led_by(finding: &Finding) -> BTreeSet<Thing<'_>> {
         | Kind::SandboxesReplaced(_)
         | Kind::DuplicateContainer(_)
         | Kind::DuplicateAddress(_)
+        | Kind::LostNetwork(_)
         | Kind::CniFailing(_)
         | Kind::CniWrongDel(_)
         | Kind::CniSlow(_)
@@ -105,6 +106,7 @@ pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
         | Kind::OrphanSandbox(_)
         | Kind::AbandonedSandbox(_)
         | Kind::DuplicateContainer(_)
+        | Kind::LostNetwork(_)
         | Kind::CniWrongDel(_)
         | Kind::PhantomSandbox(_)
         | Kind::StaleRuntimeStatus(_)
@@ -150,6 +152,7 @@ fn named(finding: &Finding) -> impl Iterator<Item = Thing<'_>> {
         Kind::CniFailing(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::CniWrongDel(it) => (Some(it.plugin.as_str()), None, it.addresses.clone()),
         Kind::DuplicateAddress(it) => (None, it.network.as_deref(), vec![it.address]),
+        Kind::LostNetwork(it) => (it.plugin.as_deref(), it.network.as_deref(), it.addresses.clone()),
         Kind::CniSlow(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::CniQueue(it) => (Some(it.plugin.as_str()), None, Vec::new()),
         Kind::PoolExhaustion(it) => (None, Some(it.network.as_str()), Vec::new()),

@@ -4,11 +4,12 @@ use std::{net::IpAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_with::{DisplayFromStr, serde_as};
+use serde_with::{DisplayFromStr, serde_as, skip_serializing_none};
 
 use crate::model::{
     fact::{Store, StoreKind},
     id::Subnet,
+    process::Process,
     scalar::{is_default, names},
     time::Nanoseconds,
 };
@@ -64,6 +65,21 @@ impl LeakedAddress {
     pub fn count(&self) -> u32 {
         self.many.as_ref().map_or(1, |many| many.count)
     }
+}
+
+/// A pod that runs has lost addresses that a CNI ADD gave it, and no DEL took them.
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LostNetwork {
+    pub ifname: String,
+    pub addresses: Vec<IpAddr>,
+    pub network: Option<String>,
+    /// The plugin that the runtime called.
+    pub plugin: Option<String>,
+    /// The process that removed the first of them.
+    pub by: Option<Process>,
+    /// That process is one of a container.
+    pub by_container: bool,
 }
 
 closed_set! {

@@ -14,7 +14,7 @@ use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 use super::{
     Explain,
     address::{
-        AbandonedStore, DuplicateAddress, LeakedAddress, OwnerlessReservation, PoolExhaustion,
+        AbandonedStore, DuplicateAddress, LeakedAddress, LostNetwork, OwnerlessReservation, PoolExhaustion,
         UnverifiedRelease,
     },
     blind::{Blind, BlindJson},
@@ -125,6 +125,7 @@ kinds! {
     RuntimeUnresponsive,
     DuplicateContainer,
     DuplicateAddress,
+    LostNetwork,
     CniFailing,
     CniWrongDel,
     CniSlow,

@@ -4,8 +4,11 @@
 use super::{claim, lease, netns};
 use crate::{
     engine::world::{
-        EventContext, World, lookup,
-        table::netns::{Address, address::Kept},
+        EventContext, World, lookup, process_of,
+        table::{
+            attachment::lease::Removed,
+            netns::{Address, address::Kept},
+        },
     },
     model::{change::ChangeKind, fact},
 };
@@ -58,7 +61,10 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
     if let Some(row) = world.netns.rows.get_mut(&life) {
         row.addresses.retain(|kept| !is_same(kept, it));
     }
-    lease::left_kernel(world, life, Some(it.address.address));
+    let by_container = world.cgroups.is_in_container(it.by.cgroup);
+    let by = (it.by.key.pid != 0).then(|| process_of(&it.by));
+    let removed = Removed { at: ctx.at, by, by_container };
+    lease::removed(world, life, it.address.address, &removed);
     let subject = lookup::netns::subject(world, life);
     let wait = lookup::context::wait_of(world, &subject);
     let what = ChangeKind::AddressRemoved { address: it.address, ifname: it.ifname.clone() };

@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{
-    engine::world::{EventContext, World},
+    engine::world::{EventContext, World, table::attachment::lease::Removed},
     model::{
         fact::{self, StoreRead},
         id::ContainerId,
@@ -40,12 +40,23 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     let known = row.leases.iter().any(|lease| lease.address == it.address.address);
     let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
     if known || open.is_some() {
-        row.lease(it.address.address, ctx.at, open.as_deref()).kernel = Some(life);
+        let lease = row.lease(it.address.address, ctx.at, open.as_deref());
+        lease.kernel = Some(life);
+        lease.removed = None;
     }
 }
 
-/// Notes that an address is gone from a namespace. `address: None` means all addresses.
-pub(crate) fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>) {
+/// Notes that an address was removed from a namespace.
+pub(crate) fn removed(world: &mut World, life: u64, address: IpAddr, removed: &Removed) {
+    left_kernel(world, life, Some(address), Some(removed));
+}
+
+/// Notes that a namespace with all its addresses is gone.
+pub(crate) fn dropped(world: &mut World, life: u64) {
+    left_kernel(world, life, None, None);
+}
+
+fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>, removed: Option<&Removed>) {
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
     let all = world.attachments.rows.range_mut((id.clone(), String::new())..);
     for (_, row) in all.take_while(|((key, _), _)| *key == id) {
@@ -53,6 +64,7 @@ pub(crate) fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>)
             lease.kernel == Some(life) && address.is_none_or(|address| lease.address == address)
         }) {
             lease.kernel = None;
+            lease.removed = removed.cloned().map(Box::new);
         }
     }
 }

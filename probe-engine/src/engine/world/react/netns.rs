@@ -110,7 +110,7 @@ pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Opt
     let subject = lookup::netns::subject(world, life);
     let wait = lookup::context::wait_of(world, &subject);
     world.schedule_reap(ctx.at);
-    lease::left_kernel(world, life, None);
+    lease::dropped(world, life);
     world.report(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
     addresses_gone(world, ctx, &subject, unheard);
     if let Some(sandbox) = sandbox {

@@ -251,6 +251,7 @@ fn without_events(it: &Finding, now: Timestamp) -> String {
         | Kind::MissedRuntimeEvent(_)
         | Kind::DuplicateContainer(_)
         | Kind::DuplicateAddress(_)
+        | Kind::LostNetwork(_)
         | Kind::CniFailing(_)
         | Kind::CniWrongDel(_)
         | Kind::CniSlow(_)

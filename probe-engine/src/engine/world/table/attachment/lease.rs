@@ -9,6 +9,7 @@ use crate::{
     engine::world::table::attachment::{Attachment, Outcome},
     model::{
         fact::{Reservation, StoreRead},
+        process::Process,
         time::Timestamp,
     },
 };
@@ -36,9 +37,24 @@ pub(crate) struct Lease {
     /// Since when the address has waited for a daemon of its plugin to free it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queued_since: Option<Timestamp>,
+    /// The address was removed from the namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) removed: Option<Box<Removed>>,
     /// The last question about the address, to a store that is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked: Option<Box<Asked>>,
+}
+
+/// The removal of an address from a namespace that went on to exist.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Removed {
+    pub(crate) at: Timestamp,
+    /// Who removed it. None: no hook saw it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<Process>,
+    /// It was a process in a container.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_container: bool,
 }
 
 /// The last question about an address.
@@ -169,6 +185,7 @@ impl Attachment {
                 doubts: Vec::new(),
                 stored: false,
                 queued_since: None,
+                removed: None,
                 asked: None,
             });
             if let Some(wrong) = &mut self.wrong_del {

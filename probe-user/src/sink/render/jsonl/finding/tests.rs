@@ -16,7 +16,7 @@ use crate::{
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
             CniWrongDel, Contradiction, DaemonFailing, Duplicate, DuplicateAddress, DuplicateContainer,
-            DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress, Many, Message, MissedRuntimeEvent,
+            DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress, LostNetwork, Many, Message, MissedRuntimeEvent,
             NodeNetworkUnready, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PhantomSandbox,
             PoolExhaustion, RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StaleRuntimeStatus,
             StartCause, StartStep, StopStep, StoreRef, StuckCgroup, StuckNetnsTeardown, StuckStart,
@@ -182,6 +182,14 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
         Kind::DuplicateContainer(DuplicateContainer {
             name: name(),
             containers: ContainerId::parse("c1").into_iter().collect(),
+        }),
+        Kind::LostNetwork(LostNetwork {
+            ifname: name(),
+            addresses: vec![address()],
+            network: Some(name()),
+            plugin: Some("portmap".to_owned()),
+            by: Some(process()),
+            by_container: true,
         }),
         Kind::DuplicateAddress(DuplicateAddress { network: Some(name()), address: address() }),
         Kind::CniWrongDel(CniWrongDel {
