@@ -167,9 +167,9 @@ fn a_pool_without_a_free_address_is_critical_after_a_moment() {
     assert!(lines.ends_with(&format!("finding.closed {SMALL} Agent")), "{lines}");
 }
 
-/// Returns the finding of four addresses of which none is free. Files of `nameless` name no sandbox; the
+/// Returns the engine that saw four addresses of which none is free. Files of `nameless` name no sandbox; the
 /// runtime has these sandboxes on record.
-fn full(nameless: &[u8], runtime: &[u8]) -> PoolExhaustion {
+fn full(nameless: &[u8], runtime: &[u8]) -> Engine {
     let mut story = node(5);
     for at in [10 * SECOND, 5 * MINUTE] {
         records(&mut story, at, &[], runtime);
@@ -179,7 +179,7 @@ fn full(nameless: &[u8], runtime: &[u8]) -> PoolExhaustion {
         });
         read_store(&mut story, reservations.collect());
     }
-    exhaustion(&told(&story, 6 * MINUTE).1, SMALL).1
+    told(&story, 6 * MINUTE).1
 }
 
 fn repair(it: &PoolExhaustion) -> String {
@@ -188,7 +188,7 @@ fn repair(it: &PoolExhaustion) -> String {
 
 #[test]
 fn the_repair_of_a_pool_that_leaks_frees_what_leaked() {
-    let it = full(&[5], &[2, 3]);
+    let (_, it) = exhaustion(&full(&[5], &[2, 3]), SMALL);
     assert_eq!((it.used, it.ownerless, it.leaked, it.free), (3, 1, 1, 0));
     assert!(it.cause().contains("some have leaked"), "{}", it.cause());
     assert!(repair(&it).contains("frees the leaked addresses"), "{}", repair(&it));
@@ -197,7 +197,7 @@ fn the_repair_of_a_pool_that_leaks_frees_what_leaked() {
 
 #[test]
 fn the_repair_of_a_pool_that_ownerless_files_fill_frees_these() {
-    let it = full(&[4, 5], &[2, 3]);
+    let (_, it) = exhaustion(&full(&[4, 5], &[2, 3]), SMALL);
     assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 2, 0, 0));
     assert!(it.cause().contains("names no sandbox"), "{}", it.cause());
     assert!(
@@ -210,7 +210,7 @@ fn the_repair_of_a_pool_that_ownerless_files_fill_frees_these() {
 
 #[test]
 fn the_repair_of_a_pool_without_leaks_is_fewer_pods_or_a_larger_range() {
-    let it = full(&[], &[2, 3, 4, 5]);
+    let (_, it) = exhaustion(&full(&[], &[2, 3, 4, 5]), SMALL);
     assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 0, 0, 0));
     assert!(it.cause().contains("none is known to have leaked"), "{}", it.cause());
     assert!(repair(&it).contains("4 addresses are too few"), "{}", repair(&it));
