@@ -22,7 +22,7 @@ fn the_page_of_troubles_quotes_the_program() {
     let page = fs::read_to_string(root().join("docs/troubleshooting.md")).expect("the page");
     let (_, page) = page.split_once("\n## sandprobe in trouble\n").expect("its heading");
     let own = page.replace("```", "");
-    let own = own.split("\n\n").filter(|part| !OTHERS.iter().any(|it| part.starts_with(it)));
+    let own = own.split("\n\n").filter(|part| !OTHERS.iter().any(|it| part.trim_start().starts_with(it)));
     let quotes: Vec<&str> = own.flat_map(|part| part.split('`').skip(1).step_by(2)).collect();
     for it in JOINED {
         assert!(
