@@ -55,12 +55,13 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
 
-    /// The folder of known problems beside those of the program [default: /etc/sandprobe/known]
+    /// Directory with additional known problems [default: /etc/sandprobe/known]
     #[cfg(unix)]
     #[arg(long, global = true, value_name = "DIR")]
     known: Option<std::path::PathBuf>,
 
-    /// Log more of what sandprobe itself does, on standard error; twice for everything
+    /// Log more of what sandprobe itself does, on standard error; twice for everything. "boot" also lists the
+    /// milestones of each boot
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }

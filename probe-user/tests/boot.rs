@@ -268,5 +268,5 @@ fn the_restarts_are_those_that_agents_have_kept() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/boots/runtime-restart.jsonl");
     let output = run(&["boot", "--restarts", "--replay", recorded.to_str().expect("a name")]);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
-    assert!(text(&output.stdout).contains("told to by restart.sh["), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("after SIGTERM from restart.sh["), "{}", text(&output.stdout));
 }

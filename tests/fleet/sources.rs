@@ -343,7 +343,7 @@ fn what_cannot_be_exported_is_told_in_a_line() {
     fs::write(&cut, &events).expect("a file");
     let (stdout, told) = incomplete(&[cut], &folder);
     assert!(
-        told.contains("one line was left out: line ") && told.contains("it is no line of sandprobe's JSON"),
+        told.contains("one line was left out: line ") && told.contains("not JSON from sandprobe"),
         "{told}"
     );
     let count = events.lines().count() - 1;

@@ -2,7 +2,7 @@
 
 mod scrape;
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use probe_user::sink::metrics::{agent_stats::AgentStats, label::PodLabel, page};
 use tests::golden;
@@ -20,6 +20,20 @@ fn the_reference_is_generated_from_the_registry() {
     let page = fs::read_to_string(&path).expect("the page");
     let (words, _) = page.split_once(REFERENCE).expect("the heading of the reference");
     golden::expect(&path, &format!("{words}{REFERENCE}{}", page::reference().trim_end().to_owned() + "\n"));
+}
+
+#[test]
+fn every_label_of_the_reference_has_its_values_on_the_page() {
+    let page = fs::read_to_string(tests().join("../docs/metrics.md")).expect("the page");
+    let (words, reference) = page.split_once(REFERENCE).expect("the heading of the reference");
+    let (_, values) = words.split_once("\n## Values\n").expect("the table of values");
+    let values = values.split("\n## ").next().unwrap_or_default();
+    let described: BTreeSet<&str> =
+        values.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let rows = reference.lines().filter(|line| line.starts_with("| `"));
+    let labels = rows.flat_map(|row| row.split('|').nth(3).unwrap_or_default().split(", "));
+    let labels = labels.filter_map(|label| label.trim().strip_prefix('`')?.strip_suffix('`')).collect();
+    assert_eq!(described, labels);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod promql;
 mod promtool;
+mod quote;
 mod recording;
 mod rule;
 #[path = "../metrics/scrape.rs"]

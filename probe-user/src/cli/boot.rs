@@ -46,7 +46,7 @@ pub(super) struct Boot {
     #[arg(long, value_name = "WHAT")]
     group_by: Option<Grouping>,
 
-    /// Instead of the boots, show the restarts of a runtime or of the kubelet alone, since each of them
+    /// Show restarts of only the runtime or kubelet, instead of boots
     #[arg(long, conflicts_with_all = ["group_by", "target", "html", "perfetto"])]
     restarts: bool,
 

@@ -147,7 +147,7 @@ struct Which {
 enum Command {
     /// List what is wrong on each node
     Findings {
-        /// List what has come right too
+        /// Also list closed findings
         #[arg(long)]
         all: bool,
 

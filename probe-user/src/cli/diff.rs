@@ -35,12 +35,11 @@ pub(super) struct Diff {
     #[arg(value_name = "B")]
     after: PathBuf,
 
-    /// By how much B may be worse: a phase by this part of A's median start, any other number by this part of
-    /// itself in A
+    /// Allowed increase in percent. Phases: of A's median start time. Other rows: of A's value
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = clap::value_parser!(u32).range(..=1000))]
     limit: u32,
 
-    /// How many starts, pods or ADDs both recordings must have of what is compared
+    /// Minimum number of samples (starts, pods or ADDs) in each recording
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     min_pods: u32,
 

@@ -60,7 +60,7 @@ pub(crate) const STARTS: Table = Table {
 };
 pub(crate) const FINDINGS: Table = Table {
     name: "findings",
-    row: "a finding, with what was last told of it",
+    row: "a finding, as it was last reported",
     own: &finding::COLUMNS,
     key: &["node", "boot_id", "key"],
     latest: Some("changed_at"),
@@ -90,7 +90,7 @@ const COMMON: [Column; 6] = [
     Column::of_boot("kernel", "release of the node's kernel"),
     Column::of_boot("runtime", "the container runtimes, by name and version"),
     Column::of_boot("kubelet", "the kubelet, by name and version"),
-    Column::labels("labels", "what the agent was told of the node (`--boot-label`)"),
+    Column::labels("labels", "the node's labels that the agent was given (`--boot-label`)"),
 ];
 
 impl Table {

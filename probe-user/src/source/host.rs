@@ -128,7 +128,7 @@ pub enum ReadError {
     #[error("larger than {0} bytes")]
     TooLarge(usize),
     /// A link, a fifo, a device, or a directory in place of a file.
-    #[error("not a plain file or directory")]
+    #[error("not a regular file or directory")]
     NotPlain,
     #[error("more than {0} entries")]
     TooMany(usize),

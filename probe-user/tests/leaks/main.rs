@@ -341,7 +341,7 @@ fn a_declared_store_that_cannot_be_read_is_told_in_one_line() {
             .collect();
         (output.status.code(), lines)
     };
-    let no_directory = "sandprobe: could not look everywhere: an IPAM store cannot be read: /etc/passwd: not a plain file \
+    let no_directory = "sandprobe: could not look everywhere: an IPAM store cannot be read: /etc/passwd: not a regular file \
                         or directory; --ipam-store takes the directory in which the plugin keeps a file for each address";
     assert_eq!(said("/etc/passwd"), (Some(2), vec![no_directory.to_owned()]));
     let absent = "sandprobe: IPAM store /nothing is not there: it counts as empty until it is";

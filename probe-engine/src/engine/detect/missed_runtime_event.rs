@@ -65,7 +65,7 @@ impl Explain for MissedRuntimeEvent {
             RuntimeEventKind::Created | RuntimeEventKind::Started => "started",
             RuntimeEventKind::Stopped | RuntimeEventKind::Deleted => "ended",
         };
-        format!("{what} {happened}, and the runtime told no event of it")
+        format!("{what} {happened}, and the runtime sent no event")
     }
 
     fn cause(&self) -> &'static str {

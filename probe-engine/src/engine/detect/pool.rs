@@ -80,6 +80,8 @@ pub(super) struct PoolLeak {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     Live,
+    /// A store counts it as allocated without naming a sandbox.
+    Ownerless,
     Pending,
     Candidate,
     Leaked,
@@ -283,12 +285,17 @@ impl PoolCount {
             network: self.network.clone(),
             subnet: self.pool.subnet,
             size: self.pool.size,
-            in_use: self.number(Use::Live),
+            in_use: self.number(Use::Live).saturating_add(self.ownerless()),
             pending_cleanup: self.number(Use::Pending),
             leak_candidate: self.number(Use::Candidate),
             leaked: self.number(Use::Leaked),
             free: self.free_addresses(),
         }
+    }
+
+    /// Returns how many addresses a store counts as allocated without naming a sandbox.
+    pub(super) fn ownerless(&self) -> u64 {
+        self.number(Use::Ownerless)
     }
 
     fn number(&self, by: Use) -> u64 {
@@ -309,7 +316,7 @@ impl PoolLeak {
 impl Taken {
     /// Makes the reason of an address that a store counts as allocated without naming a sandbox.
     fn by_nobody(since: Timestamp) -> Self {
-        Self { by: Use::Live, at: since, is_sure: true }
+        Self { by: Use::Ownerless, at: since, is_sure: true }
     }
 
     /// Joins two reasons for which the same address is not free.

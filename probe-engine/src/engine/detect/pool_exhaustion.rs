@@ -80,6 +80,7 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
         subnet: view.subnet,
         size: view.size,
         used: view.in_use.saturating_add(view.pending_cleanup).saturating_add(view.leak_candidate),
+        ownerless: it.ownerless(),
         leaked: view.leaked,
         free: view.free,
         runs_out_in: left,
@@ -113,7 +114,7 @@ fn runs_out_in(ctx: &DetectContext<'_>, it: &PoolCount, free: u64) -> Option<Dur
 
 impl Explain for PoolExhaustion {
     fn summary(&self) -> String {
-        let Self { network, subnet, size, used, leaked, free, runs_out_in } = self;
+        let Self { network, subnet, size, used, leaked, free, runs_out_in, .. } = self;
         let mut text =
             format!("{} {subnet}: {used} used, {leaked} leaked, {free} of {size} free", escaped(network));
         if *free > 0
@@ -125,14 +126,59 @@ impl Explain for PoolExhaustion {
     }
 
     fn cause(&self) -> &'static str {
-        "Addresses of the range run out; new pods will fail with the next ADD."
+        match (self.free == 0, self.leaked > 0, self.ownerless > 0) {
+            (true, true, _) => {
+                "No address of the range is free, and some have leaked: no DEL frees these. Each ADD fails, unless the network \
+                 has another range with free addresses."
+            }
+            (true, false, true) => {
+                "No address of the range is free, and the store names no sandbox for some: no DEL frees these. Each ADD fails, \
+                 unless the network has another range with free addresses."
+            }
+            (true, false, false) => {
+                "No address of the range is free, and none is known to have leaked. Each ADD fails, unless the network has \
+                 another range with free addresses."
+            }
+            (false, ..) => {
+                "Addresses of the range leak, and no DEL frees these. ADD succeeds until none is free."
+            }
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        lines(&["# Free what is leaked, each after a check of its own:", "sandprobe leaks --repair-script"])
+        let script = "sandprobe leaks --repair-script > free.sh";
+        if self.leaked > 0 {
+            return lines(&[
+                "# This writes a script that frees the leaked addresses, each after a check of its own. Read it before you run it.",
+                script,
+            ]);
+        }
+        if self.ownerless > 0 {
+            return lines(&[
+                &format!(
+                    "# {} of the addresses have a file that names no sandbox. If nobody reserved them on purpose,",
+                    self.ownerless
+                ),
+                "# this writes a script that frees them. Read it before you run it.",
+                "sandprobe findings --kind ownerless_reservation",
+                script,
+            ]);
+        }
+        lines(&[
+            "# A leak is not known while the runtime or the kubelet is down, and in the first half minute after. Look again:",
+            "sandprobe leaks",
+            &format!(
+                "# If nothing leaked, {} addresses are too few for the pods that the kubelet admits. Compare PODS:",
+                self.size
+            ),
+            "kubectl get nodes -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods",
+            "# Lower maxPods in the kubelet's configuration below that, or enlarge the range: host-local's \"ranges\" or \"subnet\"",
+            "# in the network's configuration. flannel takes the node's pod CIDR: remove the node, and add it with a larger one.",
+        ])
     }
 
     fn forget_numbers(&mut self) {
-        (self.used, self.leaked, self.free, self.runs_out_in) = (0, 0, 0, None);
+        (self.used, self.ownerless, self.leaked) = (0, 0, 0);
+        (self.free, self.runs_out_in) = (0, None);
     }
 }

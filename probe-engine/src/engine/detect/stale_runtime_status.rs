@@ -242,8 +242,8 @@ impl Explain for StaleRuntimeStatus {
                  and took that for the end. The kubelet starts another container beside the one that runs."
             }
             Contradiction::ExitCode => {
-                "The runtime did not get the exit code from the kernel, and tells another one, as after a restart or when \
-                 its shim or monitor was killed. The pod's status, restart policy and jobs go by the runtime's code."
+                "The runtime reports another exit code than the kernel, as after a restart or when its shim or monitor was \
+                 killed. The pod's status, restart policy and jobs go by the runtime's code."
             }
             Contradiction::Identity => {
                 "The runtime's record of the container is not what it made its cgroup and its bundle of: the record was \

@@ -113,6 +113,7 @@ fn pool(subnet: &str, free: u64, since: u64) -> Finding {
         subnet: subnet.parse().expect("a range"),
         size: 253,
         used: 250 - free,
+        ownerless: 0,
         leaked: 3,
         free,
         runs_out_in: None,

@@ -11,7 +11,7 @@ use crate::{
             Bound, Fact, Holder, List, Network, NetworksRead, NodeFolders, Pool, Reservation,
             ReservationState, RuntimeRead, RuntimeSandbox, Store, StoreKind, StoreRead,
         },
-        finding::{Kind, PoolExhaustion, Severity},
+        finding::{Explain as _, Kind, PoolExhaustion, Severity},
         id::{ContainerId, NetnsKey, Subnet},
         time::Timestamp,
     },
@@ -73,14 +73,21 @@ fn records_since(story: &mut Story, at: u64, store: &[u8], runtime: &[u8], since
             unread: 0,
         }));
     });
-    let held = |n: &u8| Reservation {
-        address: format!("10.1.0.{n}").parse().expect("an address"),
-        holder: Some(Holder { container: sandbox(*n), ifname: "eth0".to_owned() }),
+    read_store(story, store.iter().map(|n| held(*n, sandbox(*n), since)).collect());
+}
+
+fn held(n: u8, container: ContainerId, since: Timestamp) -> Reservation {
+    Reservation {
+        address: [10, 1, 0, n].into(),
+        holder: Some(Holder { container, ifname: "eth0".to_owned() }),
         since,
         in_words: false,
         pod: None,
         state: ReservationState::Held,
-    };
+    }
+}
+
+fn read_store(story: &mut Story, reservations: Vec<Reservation>) {
     let path = "/var/lib/cni/networks/podnet".to_owned();
     let read = StoreRead {
         store: Store {
@@ -89,7 +96,7 @@ fn records_since(story: &mut Story, at: u64, store: &[u8], runtime: &[u8], since
             network: Some("podnet".to_owned()),
             bound: Bound::Sandbox,
         },
-        reservations: store.iter().map(held).collect(),
+        reservations,
         complete: true,
     };
     story.list(List::Ipam, true, |story| {
@@ -158,6 +165,68 @@ fn a_pool_without_a_free_address_is_critical_after_a_moment() {
     records(&mut story, MINUTE, &[2, 3, 4], &[2, 3, 4]);
     let (lines, _) = told(&story, 2 * MINUTE);
     assert!(lines.ends_with(&format!("finding.closed {SMALL} Agent")), "{lines}");
+}
+
+/// Returns the engine that saw four addresses of which none is free. Files of `nameless` name no sandbox; the
+/// runtime has these sandboxes on record.
+fn full(nameless: &[u8], runtime: &[u8]) -> Engine {
+    let mut story = node(5);
+    for at in [10 * SECOND, 5 * MINUTE] {
+        records(&mut story, at, &[], runtime);
+        let reservations = (2..=5).map(|n| {
+            let it = held(n, sandbox(n), Timestamp::ZERO);
+            if nameless.contains(&n) { Reservation { holder: None, ..it } } else { it }
+        });
+        read_store(&mut story, reservations.collect());
+    }
+    told(&story, 6 * MINUTE).1
+}
+
+fn repair(it: &PoolExhaustion) -> String {
+    it.repair(&[], &[]).join("\n")
+}
+
+#[test]
+fn the_repair_of_a_pool_that_leaks_frees_what_leaked() {
+    let (_, it) = exhaustion(&full(&[5], &[2, 3]), SMALL);
+    assert_eq!((it.used, it.ownerless, it.leaked, it.free), (3, 1, 1, 0));
+    assert!(it.cause().contains("some have leaked"), "{}", it.cause());
+    assert!(repair(&it).contains("frees the leaked addresses"), "{}", repair(&it));
+    assert!(repair(&it).ends_with("sandprobe leaks --repair-script > free.sh"), "{}", repair(&it));
+}
+
+#[test]
+fn the_repair_of_a_pool_that_ownerless_files_fill_frees_these() {
+    let (_, it) = exhaustion(&full(&[4, 5], &[2, 3]), SMALL);
+    assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 2, 0, 0));
+    assert!(it.cause().contains("names no sandbox"), "{}", it.cause());
+    assert!(
+        repair(&it).starts_with("# 2 of the addresses have a file that names no sandbox."),
+        "{}",
+        repair(&it)
+    );
+    assert!(repair(&it).ends_with("sandprobe leaks --repair-script > free.sh"), "{}", repair(&it));
+}
+
+#[test]
+fn the_repair_of_a_pool_without_leaks_is_fewer_pods_or_a_larger_range() {
+    let (_, it) = exhaustion(&full(&[], &[2, 3, 4, 5]), SMALL);
+    assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 0, 0, 0));
+    assert!(it.cause().contains("none is known to have leaked"), "{}", it.cause());
+    assert!(repair(&it).contains("4 addresses are too few"), "{}", repair(&it));
+    assert!(!repair(&it).contains("--repair-script"), "{}", repair(&it));
+}
+
+#[test]
+fn the_cause_of_a_warning_does_not_say_that_add_fails() {
+    let mut story = node(21);
+    let most: Vec<u8> = (2..=20).collect();
+    for at in [10 * SECOND, 5 * MINUTE] {
+        records(&mut story, at, &most, &most[1..]);
+    }
+    let (severity, it) = exhaustion(&told(&story, 6 * MINUTE).1, "pool_exhaustion/podnet/10.1.0.2-10.1.0.21");
+    assert_eq!((severity, it.free, it.leaked), (Severity::Warning, 1, 1));
+    assert!(it.cause().contains("ADD succeeds"), "{}", it.cause());
 }
 
 #[test]
@@ -288,28 +357,7 @@ fn each_address_of_one_sandbox_leaks() {
     let mut story = node(254);
     for at in [10 * SECOND, 8 * MINUTE] {
         records(&mut story, at, &[], &[]);
-        let held = |n: u8| Reservation {
-            address: [10, 1, 0, n].into(),
-            holder: Some(Holder { container: sandbox(2), ifname: "eth0".to_owned() }),
-            since: Timestamp::ZERO,
-            in_words: false,
-            pod: None,
-            state: ReservationState::Held,
-        };
-        let path = "/var/lib/cni/networks/podnet".to_owned();
-        let read = StoreRead {
-            store: Store {
-                kind: StoreKind::HostLocal,
-                path,
-                network: Some("podnet".to_owned()),
-                bound: Bound::Sandbox,
-            },
-            reservations: (2..202).map(held).collect(),
-            complete: true,
-        };
-        story.list(List::Ipam, true, |story| {
-            story.listed(Fact::StoreRead(read));
-        });
+        read_store(&mut story, (2..202).map(|n| held(n, sandbox(2), Timestamp::ZERO)).collect());
     }
     let (_, engine) = told(&story, 10 * MINUTE);
     assert_eq!((engine.pools()[0].leaked, engine.pools()[0].free), (200, 53));

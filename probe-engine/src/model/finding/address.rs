@@ -155,8 +155,12 @@ pub struct PoolExhaustion {
     pub network: String,
     pub subnet: Subnet,
     pub size: u64,
-    /// By sandboxes that live or wait to be cleaned up.
+    /// Addresses that are neither free nor leaked: of sandboxes that live or wait to be cleaned up, of those
+    /// that may have leaked, and `ownerless`.
     pub used: u64,
+    /// How many of the used ones have a reservation that names no sandbox; absent if none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub ownerless: u64,
     pub leaked: u64,
     pub free: u64,
     /// When nothing is free, at the rate at which addresses leak.

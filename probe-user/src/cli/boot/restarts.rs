@@ -187,7 +187,7 @@ containerd: 2 of 4 restarts count; the others are not complete, or their beginni
 of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
 
 2026-11-27 04:57:33 edge-1 containerd
-  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  containerd 2.1.4 ended after 23h59m: exit 0, after SIGTERM from systemd[1]
   with containerd 2.1.5 instead
   as before: no pod waited for it
 
@@ -212,7 +212,7 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
   as before: no pod waited for it
 
 2026-11-30 04:57:33 edge-1 containerd (not complete)
-  containerd 2.1.4 ended after 3d23h: exit 0, told to by systemd[1] with SIGTERM
+  containerd 2.1.4 ended after 3d23h: exit 0, after SIGTERM from systemd[1]
   1 pod waited; not through: default/web-9
   truncated: at least 3 pods waited beside those that are kept
   it has not started again yet
@@ -258,16 +258,16 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
 containerd: 0 of 3 restarts count; the others are not complete, or their beginning was not seen
 
 2026-11-27 04:57:33 edge-1 containerd (not complete)
-  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  containerd 2.1.4 ended after 23h59m: exit 0, after SIGTERM from systemd[1]
   it did not start again within 30 minutes: it was stopped
 
 2026-12-01 04:57:33 edge-1 containerd (not complete)
-  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  containerd 2.1.4 ended after 23h59m: exit 0, after SIGTERM from systemd[1]
   it began and ended again 4321 times, the last one with exit 2
   it does not stay up: the last of these ended 5h12m after the first
 
 2026-12-01 04:57:33 edge-2 containerd (not complete)
-  containerd 2.1.4 ended after 23h59m: exit 0, told to by systemd[1] with SIGTERM
+  containerd 2.1.4 ended after 23h59m: exit 0, after SIGTERM from systemd[1]
   it has not started again yet
 "
         );
@@ -302,7 +302,7 @@ containerd: p90                   2011     ~3022  -          ~3022      2.01  ~1
 containerd: Max                   2011     ~3022  -          ~3022      2.01  ~1.01  -  -  ~3.02
 
 2026-11-26 05:14:36 edge-1 containerd
-  containerd 1.6.20~ds1-1+deb12u3 ended after 16.04 s: exit 0, told to by restart.sh[1676] with SIGTERM
+  containerd 1.6.20~ds1-1+deb12u3 ended after 16.04 s: exit 0, after SIGTERM from restart.sh[1676]
   with containerd 1.6.20~ds1-1+deb12u3 as before
   as before: no pod waited for it
 

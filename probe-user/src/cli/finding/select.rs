@@ -18,7 +18,7 @@ pub(super) struct Select {
     #[arg(long, conflicts_with = "all")]
     open: bool,
 
-    /// List what has come right too
+    /// Also list closed findings
     #[arg(long)]
     all: bool,
 

@@ -64,6 +64,7 @@ const OTHERS: &[&str] = &[
     "--program",
     "--quick",
     "--repo",
+    "--reset-then-reuse-values",
     "--reuse-values",
     "--root",
     "--runtime",

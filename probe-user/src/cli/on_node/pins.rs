@@ -92,7 +92,7 @@ pub(in crate::cli) struct Detach {
     #[arg(long)]
     wait: bool,
 
-    /// Stay for this long afterwards, as the chart's uninstall needs it
+    /// Keep running for this long after the hooks are removed (used by the chart)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     linger: Option<Duration>,
 }

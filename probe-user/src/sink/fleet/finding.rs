@@ -7,7 +7,7 @@ use super::{
 };
 
 pub(super) const COLUMNS: [Column; 32] = [
-    time("ts", &["finding.opened_at"], "when it was first told").required(),
+    time("ts", &["finding.opened_at"], "when it was first reported").required(),
     made("changed_at", Kind::Time, changed, "when it was opened, confirmed or closed last").required(),
     text("key", &["finding.key"], "which finding").required(),
     name("kind", &["finding.kind"], "which kind (docs/findings.md)"),
@@ -38,7 +38,7 @@ pub(super) const COLUMNS: [Column; 32] = [
             "finding.detail.what",
             "finding.detail.event",
         ],
-        "what tells the finding from others of its kind: cause, form, how, step, what or event",
+        "what distinguishes the finding from others of its kind: cause, form, how, step, what or event",
     ),
     integer("items", &["finding.detail.count"], "how many things it is about, where it is about several"),
     text("address", &["finding.detail.address"], "the address"),
@@ -54,7 +54,7 @@ pub(super) const COLUMNS: [Column; 32] = [
         "when the pool will be used up at this rate",
     ),
     name("plugin", &["finding.detail.plugin"], "the CNI plugin"),
-    made("plugin_version", Kind::Name, plugin_version, "the version that its executable tells"),
+    made("plugin_version", Kind::Name, plugin_version, "the version that its executable reports"),
     name("command", &["finding.detail.command"], "its command"),
     name("killer", &["finding.detail.killer.comm"], "who sent the signal"),
     integer("signal", &["finding.detail.signal"], "the signal"),

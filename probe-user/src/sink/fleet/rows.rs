@@ -16,7 +16,7 @@ use super::{
 /// A line that cannot be made into a row.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
-    #[error("it is no line of sandprobe's JSON ({0})")]
+    #[error("not JSON from sandprobe ({0})")]
     NotJson(serde_json::Error),
     #[error("it is not a line that sandprobe writes with -o json")]
     Unknown,

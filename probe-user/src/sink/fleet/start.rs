@@ -24,7 +24,7 @@ pub(super) const COLUMNS: [Column; 41] = [
     ),
     flag("complete", &["start.complete"], "all containers that the pod is to have began"),
     flag("containers_known", &["start.containers_known"], "it is known which these are"),
-    flag("revised", &["start.revised"], "it was told before, and went on"),
+    flag("revised", &["start.revised"], "it was reported before, and went on"),
     flag("rebuilt", &["start.rebuilt"], "the pod had run in another sandbox before"),
     flag("listed", &["start.listed"], "a part of it was found in a listing, not seen"),
     flag("suspended", &["start.suspended"], "the node was suspended meanwhile"),
@@ -48,7 +48,7 @@ pub(super) const COLUMNS: [Column; 41] = [
             let version = plugin(line.value).and_then(|name| version(line.value, "start.plugins", name));
             version.map(str::to_owned).into()
         },
-        "the version that this plugin's executable tells",
+        "the version that this plugin's executable reports",
     ),
     made(
         "plugins",

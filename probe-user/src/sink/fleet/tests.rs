@@ -286,7 +286,7 @@ fn a_line_that_is_none_of_ours_is_refused_with_the_reason() {
     let contexts = BTreeMap::new();
     let mut rows = Rows::new(&contexts);
     let mut why = |line: &str| rows.add_line(line.as_bytes()).expect_err(line).to_string();
-    assert!(why("{").starts_with("it is no line of sandprobe's JSON (EOF"));
+    assert!(why("{").starts_with("not JSON from sandprobe (EOF"));
     assert_eq!(why("{}"), "it is not a line that sandprobe writes with -o json");
     assert_eq!(why(r#"{"schema":2}"#), "it has schema 2, and this sandprobe knows 1");
     assert_eq!(why(r#"{"schema":1,"event":"gap"}"#), "it has no text as \"node\", for the column node");

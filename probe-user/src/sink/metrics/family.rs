@@ -176,7 +176,7 @@ pub(crate) const START_SLI: Family = histogram(
     "sandprobe_pod_start_sli_duration_seconds",
     &["containers_known"],
     "Starts as above without image pulls and init containers, as the objective of Kubernetes counts them (99 % within 5 s); \
-     an image phase of which no log tells is left out whole.",
+     an image phase that no log has is left out whole.",
 )
 .of_workloads()
 .from("cgroup_mkdir to sched_process_exec, and logs of the runtime");
@@ -283,8 +283,8 @@ pub(crate) const CGROUP_TEARDOWN: Family = histogram(
 pub(crate) const RUNTIME_LAG: Family = histogram(
     "sandprobe_runtime_event_lag_seconds",
     &["event", "by"],
-    "From the start or end of a container's program in the kernel until its runtime tells it over CRI: by its event, or by \
-     its list, which is read 1 s after an end of which no event told.",
+    "From the start or end of a container's program in the kernel until the runtime reports it over CRI, by an event or in \
+     the list read 1 s after an end without an event.",
 )
 .from("sched_process_exec, sched_process_exit to GetContainerEvents, ListContainers");
 

@@ -162,7 +162,7 @@ impl Pipeline {
         let has_rejection = !partial.message.is_empty() || rejected > 0;
         if has_rejection && !self.has_logged_rejection {
             let message = said(&partial.message);
-            warn!("{target} took {signal} and rejected {rejected} of {entries}{message}; it is told once");
+            warn!("{target} took {signal} and rejected {rejected} of {entries}{message}; logged once");
             self.has_logged_rejection = true;
         }
     }

@@ -81,7 +81,7 @@ impl Queue {
                 let longest = self.shared.longest;
                 warn!(
                     "{signal} of {len} bytes that belong together are dropped: {longest} are sent at once at most; \
-                     it is told once"
+                     logged once"
                 );
             }
             return;

@@ -165,7 +165,7 @@ pub(crate) fn causes(phase: &Phase) -> Vec<String> {
 fn part(part: &Part) -> String {
     let took = span(part.took);
     match (part.kind, part.waits) {
-        (PartKind::Unknown, _) => format!("nothing tells what took {took}"),
+        (PartKind::Unknown, _) => format!("cause of {took} unknown"),
         (PartKind::Pull, _) => format!("the image was pulled in {took}"),
         (PartKind::Unpack, _) => format!("the rest of it was unpacked in {took}"),
         (PartKind::Create, _) => format!("the runtime took {took} to make the container"),
@@ -303,7 +303,7 @@ mod tests {
             (part(PartKind::Pull, None), "the image was pulled in 8.20 s"),
             (part(PartKind::Unpack, None), "the rest of it was unpacked in 8.20 s"),
             (part(PartKind::Create, None), "the runtime took 8.20 s to make the container"),
-            (part(PartKind::Unknown, None), "nothing tells what took 8.20 s"),
+            (part(PartKind::Unknown, None), "cause of 8.20 s unknown"),
             (
                 waited(WaitsFor::Pulls { ahead: 4, at_once: 1 }),
                 "waited 8.20 s behind 4 other pulls, one after another (the kubelet's serializeImagePulls)",

@@ -21,7 +21,7 @@ pub(crate) enum ListenError {
     Socket { path: PathBuf, why: io::Error },
     #[error("another sandprobe answers on {path}: end it, or choose another with --socket", path = path.display())]
     Taken { path: PathBuf },
-    #[error("{path} is there and no socket: remove it, or choose another with --socket", path = path.display())]
+    #[error("{path} exists and is not a socket: remove it, or choose another with --socket", path = path.display())]
     Foreign { path: PathBuf },
 }
 

@@ -196,7 +196,7 @@ fn parameter(name: &str) -> Value {
     let many = json!({ "type": "array", "items": { "type": "string" } });
     let (description, schema) = match name {
         "state" => {
-            ("open, or all with what has come right.", json!({ "type": "string", "enum": ["open", "all"] }))
+            ("open, or all with closed findings.", json!({ "type": "string", "enum": ["open", "all"] }))
         }
         "kind" => ("Only findings of this kind; may be repeated.", many),
         "namespace" => ("Only of pods in this namespace; may be repeated.", many),

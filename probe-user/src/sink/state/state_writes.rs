@@ -41,7 +41,7 @@ impl StateFile {
             Self::Findings => "findings",
             Self::Checkpoint => "the engine's state",
             Self::History => "the history of boots",
-            Self::Events => "which Events were told",
+            Self::Events => "which Events were written",
         }
     }
 }

@@ -64,7 +64,7 @@ pub enum Error {
         "the kernel does not count runs of programs: {0}; it takes root, or CAP_SYS_ADMIN: leave out --bpf-stats"
     )]
     Stats(#[source] aya::sys::SyscallError),
-    #[error("cannot hook {}, without which there is nothing to tell: {why}", signal.into_str())]
+    #[error("cannot attach a hook for {}, which sandprobe needs: {why}", signal.into_str())]
     Core { signal: Signal, why: String },
 }
 
@@ -102,7 +102,7 @@ mod tests {
             [(Mechanism::Fexit, "not there".to_owned()), (Mechanism::RawTracepoint, "no".to_owned())];
         assert_eq!(
             Error::core(Signal::NetnsCreated, &missed).to_string(),
-            "cannot hook netns created, without which there is nothing to tell: fexit: not there; raw tracepoint: no"
+            "cannot attach a hook for netns created, which sandprobe needs: fexit: not there; raw tracepoint: no"
         );
     }
 }

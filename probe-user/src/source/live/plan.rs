@@ -180,7 +180,7 @@ pub(crate) const HOOKS: &[Hook] = &[
             Try {
                 mechanism: Mechanism::RawTracepoint,
                 programs: &[program("netns_worked", "workqueue_execute_end")],
-                note: "namespaces that end together are told of when the last of them is taken down",
+                note: "namespaces that end together are reported when the last of them is taken down",
             },
         ],
         netlink: false,

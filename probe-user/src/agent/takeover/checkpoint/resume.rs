@@ -299,9 +299,7 @@ impl Last {
             session.begin_after(last)?;
             // An agent has reported something, and nothing is there of what it knew.
             if resumed.lost_since.is_none() {
-                warn!(
-                    "an agent of this boot has told events, and there is no state of it: going on without it"
-                );
+                warn!("an earlier agent reported events, but left no state: continuing without it");
             }
             resumed.lost_since.get_or_insert(left.read_at.map_or(now, |at| at.min(now)));
         }
@@ -391,7 +389,7 @@ impl Kept {
         }
         if behind.is_some() && !is_lost {
             warn!(
-                "the engine's state in {} is older than what was told: going on without it",
+                "the engine's state in {} is older than the events that were reported: going on without it",
                 shown(&self.path)
             );
         }

@@ -166,7 +166,7 @@ fn own_pid_namespace(link: &str) -> Check {
     Check::degraded(
         "pid namespace",
         format!(
-            "{link}, not the initial one: hooks tell the machine's pids, /proc here has others, so processes that \
+            "{link}, not the initial one: hooks report the machine's pids, /proc here has others, so processes that \
                  run already are not tied to later events"
         ),
         "give a container the node's pid namespace (hostPID: true); a pod that has it is on a node of kind or k3d, which has \

@@ -44,8 +44,8 @@ pub(super) struct KubernetesArgs {
     #[arg(long)]
     kubernetes_condition: bool,
 
-    /// Ask the API server whether addresses of sandboxes that are over are still allocated, where this IPAM
-    /// keeps that in objects of the cluster
+    /// Ask the API server whether addresses of ended sandboxes are still allocated (for an IPAM that stores
+    /// allocations there)
     #[arg(long, value_name = "IPAM")]
     kubernetes_ipam: Option<Ipam>,
 

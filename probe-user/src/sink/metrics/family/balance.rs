@@ -18,8 +18,7 @@ pub(crate) const ATTACHMENTS_RELEASED: Family = counter(
 pub(crate) const ATTACHMENTS_UNVERIFIED: Family = counter(
     "sandprobe_cni_attachments_unverified_total",
     &["plugin", "network"],
-    "Those of the attachments released by a DEL without a network namespace of which nothing shows that their addresses \
-     were freed.",
+    "Attachments released by a DEL without a network namespace whose addresses are not known to be freed.",
 )
 .from("the IPAM stores");
 pub(crate) const ATTACHED_SANDBOXES: Family = counter(

@@ -130,7 +130,7 @@ fn ended_by(it: &DaemonEnd) -> String {
     let told = it.told.as_ref().filter(|told| it.end.signal != Some(told.signal)).map(|told| {
         let signal =
             signal_number(told.signal).map_or_else(|| format!("signal {}", told.signal), str::to_owned);
-        format!(", told to by {} with {signal}", named(&told.by))
+        format!(", after {signal} from {}", named(&told.by))
     });
     ended(&it.end) + &told.unwrap_or_default()
 }

@@ -270,7 +270,7 @@ fn a_state_of_which_nothing_is_known_is_lost_since_hooks_were_read_or_since_now(
 /// No file is there that would have been set aside, so nothing else says why.
 #[test]
 fn a_state_that_only_hooks_show_to_be_lost_is_in_the_log() {
-    let missing = "there is no state of it";
+    let missing = "an earlier agent reported events, but left no state";
     let taken_over = |last: Last, last_told| {
         let left = LeftHooks { last_told, read_at: Some(Timestamp(SECOND)), ..no_hooks() };
         logged(|| last.take_over(&mut session(), &left, NOW).expect("it is not recorded").lost_since)

@@ -220,6 +220,7 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             subnet: Subnet { address: address(), prefix: 24 },
             size: 253,
             used: 250,
+            ownerless: 1,
             leaked: 2,
             free: 1,
             runs_out_in: Some(second),
