@@ -33,7 +33,7 @@ pub(super) struct Recorded {
     /// The pods whose sandboxes were seen to be made: none was there before the recording.
     pub(super) pods: Vec<Pod>,
     pub(super) findings: BTreeMap<&'static str, Found>,
-    /// For each attachment that is over, 1 if its addresses were released, else 0.
+    /// For each attachment that is over, 1 if its addresses were released, else 0. Empty: it is not known.
     pub(super) released: Vec<f64>,
     /// Where it was cut off, if it was.
     pub(super) cut_off: Option<String>,
@@ -276,7 +276,7 @@ impl PodId {
 /// Returns 1 for each attachment that was released since `before`, and 0 for each that is over since then and
 /// was not, as far as anything shows it.
 fn released(balance: &[BalanceView], before: &[BalanceView]) -> Vec<f64> {
-    let [now, before] = [balance, before].map(totals);
+    let [Some(now), Some(before)] = [balance, before].map(totals) else { return Vec::new() };
     let released = now.0.saturating_sub(before.0);
     let over = now.1.saturating_sub(before.1);
     let kept = over.min(MAX_ATTACHMENTS);
@@ -284,12 +284,13 @@ fn released(balance: &[BalanceView], before: &[BalanceView]) -> Vec<f64> {
     (0..u128::from(kept)).map(|place| if place < share { 1.0 } else { 0.0 }).collect()
 }
 
-/// Returns how many attachments were released, and how many are over.
-fn totals(balance: &[BalanceView]) -> (u64, u64) {
-    balance.iter().fold((0, 0), |(released, over): (u64, u64), it| {
+/// Returns how many attachments were released, and how many are over. None: an account does not say how many
+/// releases nothing verifies.
+fn totals(balance: &[BalanceView]) -> Option<(u64, u64)> {
+    balance.iter().try_fold((0, 0), |(released, over): (u64, u64), it| {
         let by_del = it.released.saturating_add(it.released_without_netns);
-        let released = released.saturating_add(by_del.saturating_sub(it.unverified));
-        (released, over.saturating_add(by_del).saturating_add(it.unreleased))
+        let released = released.saturating_add(by_del.saturating_sub(it.unverified?));
+        Some((released, over.saturating_add(by_del).saturating_add(it.unreleased)))
     })
 }
 
@@ -387,7 +388,7 @@ mod tests {
             added: 0,
             released,
             released_without_netns,
-            unverified,
+            unverified: Some(unverified),
             live: 3,
             ended: 4,
             unreleased,
@@ -408,5 +409,7 @@ mod tests {
         let half = released(&[balance(30_000, 0, 0, 30_000)], &[]);
         assert_eq!(half.iter().sum::<f64>(), 5000.0);
         assert_eq!(released(&[balance(4, 0, 1, 2)], &[balance(3, 0, 1, 1)]), [1.0, 0.0]);
+        let uncounted = BalanceView { unverified: None, ..balance(4, 0, 0, 2) };
+        assert!(released(&[balance(9, 0, 0, 0), uncounted], &[]).is_empty());
     }
 }
