@@ -168,8 +168,8 @@ fn a_sandbox_long_after_its_pod_is_gone_is_of_no_other_pod() {
     assert_eq!(balance(&engine), BalanceView { sandboxes: 2, added: 2, released: 1, live: 1, ..one() });
 }
 
-/// The runtime makes the network of the same sandbox again, and it is not known yet how that ends. The account
-/// has each ADD.
+/// The runtime makes the network of the same sandbox again, and it is not known yet how that ends. The
+/// account has each ADD.
 #[test]
 fn an_attachment_that_was_added_again_opens_no_finding() {
     let mut story = node();

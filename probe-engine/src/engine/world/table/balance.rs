@@ -61,8 +61,8 @@ pub struct BalanceView {
     pub released: u64,
     /// A DEL succeeded, with an empty `CNI_NETNS`, and no other can have succeeded unseen.
     pub released_without_netns: u64,
-    /// How many of `released_without_netns` nothing verifies: the plugin may have freed no address. `None`: it
-    /// is not known, because an earlier version of the agent did not count them in this boot.
+    /// How many of `released_without_netns` nothing verifies: the plugin may have freed no address. Absent if
+    /// an earlier version of the agent, which did not count them, ran in this boot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unverified: Option<u64>,
     /// The sandbox lives.
