@@ -256,7 +256,7 @@ impl ApiServer {
         let (head, body) = answer.into_parts();
         self.rest.heed(head.status, &head.headers);
         let body = Limited::new(body, MAX_ANSWER).collect().await;
-        let body = body.map_err(|why| unread(&*why))?.to_bytes();
+        let body = body.map_err(|why| unread(head.status, &*why))?.to_bytes();
         if head.status.is_success() { Ok(body) } else { Err(failure(head.status, &body)) }
     }
 }
@@ -274,11 +274,12 @@ fn object<A: DeserializeOwned>(body: &[u8]) -> Result<A, Failure> {
 }
 
 /// Returns why the body of an answer was not read.
-fn unread(why: &(dyn error::Error + 'static)) -> Failure {
-    if sources(why).any(|cause| cause.is::<LengthLimitError>()) {
-        return Failure::Unfit(format!("it has more than {MAX_ANSWER} bytes"));
+fn unread(status: StatusCode, why: &(dyn error::Error + 'static)) -> Failure {
+    if !sources(why).any(|cause| cause.is::<LengthLimitError>()) {
+        return Failure::Away(chain(why));
     }
-    Failure::Away(chain(why))
+    let text = format!("it has more than {MAX_ANSWER} bytes");
+    if status.is_success() { Failure::Unfit(text) } else { Failure::Away(format!("status {status}: {text}")) }
 }
 
 fn failure(code: StatusCode, body: &[u8]) -> Failure {

@@ -280,11 +280,14 @@ async fn a_record_of_another_form_is_left_out_and_the_others_are_asked() {
         assert_eq!(running.answer("10.9.0.1", "other").await.len(), 1, "the next question is answered");
         assert_eq!(running.asked().iter().filter(|path| **path == "/apis").count(), 1);
     }
-    let mut server = Server::held();
-    server.says(&own(), "200 OK", "", b"<html>".to_vec());
-    let mut running = server.start();
-    running.answer("10.9.0.1", "k8s-pod-network").await;
-    assert!(!running.asker.was_unclear && !running.asker.may_ask(), "no API server answers with that");
+    // No API server answers with these.
+    for (status, body) in [("200 OK", b"<html>".to_vec()), ("502 Bad Gateway", vec![b' '; 5 << 20])] {
+        let mut server = Server::held();
+        server.says(&own(), status, "", body);
+        let mut running = server.start();
+        running.answer("10.9.0.1", "k8s-pod-network").await;
+        assert!(!running.asker.was_unclear && !running.asker.may_ask(), "{status}");
+    }
 }
 
 /// Whoever asks the same API server leaves it alone, too.
