@@ -46,14 +46,17 @@ pub(crate) enum Failure {
     #[error("there is such an object already")]
     Exists,
     /// The object or its namespace is gone, or the namespace is being removed.
-    #[error("there is no such object; is the node's name (NODE_NAME) that of its object in the cluster?")]
+    #[error("there is no such object")]
     Gone,
-    /// The API server will never accept this object.
-    #[error("it does not take the object: {0}")]
+    /// The API server will never accept this request, or its object.
+    #[error("it does not accept the request: {0}")]
     Invalid(String),
     /// The API server does not know this agent.
     #[error("it does not accept this agent's token or certificate: {0}")]
     Unknown(String),
+    /// The answer is JSON, and not the object that was asked for; or it is too long.
+    #[error("its answer is not that of an API server: {0}")]
+    Unfit(String),
     #[error("this agent may not do that: {0}; docs/kubernetes.md has the rights that it needs")]
     Refused(String),
     /// The API server cannot be reached, or has an internal problem.
@@ -66,7 +69,7 @@ impl Failure {
         match self {
             Self::Exists | Self::Gone => Outcome::Gone,
             Self::Invalid(_) | Self::Refused(_) => Outcome::Refused,
-            Self::Unknown(_) | Self::Away(_) => Outcome::Failed,
+            Self::Unknown(_) | Self::Unfit(_) | Self::Away(_) => Outcome::Failed,
         }
     }
 }
@@ -115,13 +118,16 @@ pub(crate) struct ApiServer {
     client: Option<Client>,
     /// When the token and the certificates were read; `None` if the next request must read them.
     read_at: Option<Instant>,
+    /// Why the certificates could not be used when they were last read.
+    trouble: Option<String>,
     rest: Rest,
     stats: Arc<KubernetesStats>,
 }
 
 impl ApiServer {
-    pub(crate) fn new(access: Access, stats: Arc<KubernetesStats>) -> Self {
-        Self { access, client: None, read_at: None, rest: Rest::default(), stats }
+    /// `rest`: what all who ask this API server share.
+    pub(crate) fn new(access: Access, rest: Rest, stats: Arc<KubernetesStats>) -> Self {
+        Self { access, client: None, read_at: None, trouble: None, rest, stats }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -204,8 +210,11 @@ impl ApiServer {
         let mut answer = asked.unwrap_or_else(|_late| {
             Err(Failure::Away(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
         });
-        if let (Err(Failure::Unknown(said)), Login::TokenFile(file)) = (&mut answer, &self.access.login) {
-            *said = file.explain(mem::take(said));
+        if let Err(Failure::Unknown(said)) = &mut answer {
+            *said = self.explain(mem::take(said));
+            if let Login::TokenFile(file) = &self.access.login {
+                *said = file.explain(mem::take(said));
+            }
         }
         answer
     }
@@ -221,31 +230,56 @@ impl ApiServer {
         if let Login::TokenFile(file) = &mut self.access.login {
             file.read();
         }
+        self.trouble = None;
         let client = match (self.access.client(), self.client.take()) {
             (Ok(new), _) => new,
-            (Err(_unreadable), Some(old)) => old,
+            (Err(why), Some(old)) => {
+                self.trouble = Some(chain(&why));
+                old
+            }
             (Err(why), None) => return Err(why),
         };
         self.read_at = Some(Instant::now());
         Ok(self.client.insert(client).clone())
     }
 
+    /// Adds what is wrong with the certificates to the reason for a failure.
+    fn explain(&self, said: String) -> String {
+        match &self.trouble {
+            Some(trouble) => format!("{said}; {trouble}"),
+            None => said,
+        }
+    }
+
     async fn send(&mut self, client: &Client, request: Request<Full<Bytes>>) -> Result<Bytes, Failure> {
-        let answer = client.request(request).await.map_err(|why| Failure::Away(chain(&why)))?;
+        let answer = client.request(request).await.map_err(|why| Failure::Away(self.explain(chain(&why))))?;
         let (head, body) = answer.into_parts();
         self.rest.heed(head.status, &head.headers);
         let body = Limited::new(body, MAX_ANSWER).collect().await;
-        let body = body.map_err(|why| Failure::Away(chain(&*why)))?.to_bytes();
+        let body = body.map_err(|why| unread(head.status, &*why))?.to_bytes();
         if head.status.is_success() { Ok(body) } else { Err(failure(head.status, &body)) }
     }
 }
 
 fn object<A: DeserializeOwned>(body: &[u8]) -> Result<A, Failure> {
     serde_json::from_slice(body).map_err(|why| {
-        let why = why.to_string();
-        let why = escaped(cut(&why, MAX_MESSAGE));
-        Failure::Away(format!("its answer is not that of an API server: {why}"))
+        let text = why.to_string();
+        let text = escaped(cut(&text, MAX_MESSAGE)).into_owned();
+        if why.is_data() {
+            Failure::Unfit(text)
+        } else {
+            Failure::Away(format!("its answer is not JSON: {text}"))
+        }
     })
+}
+
+/// Returns why the body of an answer was not read.
+fn unread(status: StatusCode, why: &(dyn error::Error + 'static)) -> Failure {
+    if !sources(why).any(|cause| cause.is::<LengthLimitError>()) {
+        return Failure::Away(chain(why));
+    }
+    let text = format!("it has more than {MAX_ANSWER} bytes");
+    if status.is_success() { Failure::Unfit(text) } else { Failure::Away(format!("status {status}: {text}")) }
 }
 
 fn failure(code: StatusCode, body: &[u8]) -> Failure {
@@ -277,9 +311,6 @@ fn is_ending(status: &Status) -> bool {
 /// adds nothing.
 fn chain(error: &(dyn error::Error + 'static)) -> String {
     let mut text = String::new();
-    if sources(error).any(|cause| cause.is::<LengthLimitError>()) {
-        return format!("its answer has more than {MAX_ANSWER} bytes");
-    }
     for error in sources(error) {
         let said = error.to_string();
         if !text.contains(&said) {
@@ -301,6 +332,13 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::{Failure, failure};
+
+    /// What only a writer can do about it is said by the writer.
+    #[test]
+    fn a_failure_is_worded_for_reads_and_writes() {
+        let all = [Failure::Gone, Failure::Invalid("why".to_owned())].map(|it| it.to_string());
+        assert_eq!(all, ["there is no such object", "it does not accept the request: why"]);
+    }
 
     fn of(code: u16, reason: &str, details: Value) -> Failure {
         let status = json!({ "code": code, "reason": reason, "message": "why", "details": details });

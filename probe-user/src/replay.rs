@@ -61,11 +61,18 @@ pub(crate) struct Replayed {
     pub(crate) cut_off: Option<ReadError>,
 }
 
-/// Replays a recording to its end, for the engine's final state. Calls `take` with each event on the way, and
-/// before them once with none: the engine then has the state with which the recording begins.
+/// What [`to_end`] passes on.
+pub(crate) enum Step {
+    /// The first call, made at this time. The engine has the state with which the recording begins.
+    Begin(Timestamp),
+    Event(Change),
+}
+
+/// Replays a recording to its end, for the engine's final state. Calls `take` once before the first call, and
+/// with each event.
 pub(crate) fn to_end(
     reader: &mut Reader<impl BufRead>,
-    mut take: impl FnMut(&Engine, Option<Change>),
+    mut take: impl FnMut(&Engine, Step),
 ) -> Result<Replayed, ReadError> {
     let header = reader.header().clone();
     let mut engine = Engine::new(header.settings.clone());
@@ -83,12 +90,12 @@ pub(crate) fn to_end(
         }
         if !has_begun && !matches!(call, Call::Restore(_)) {
             has_begun = true;
-            take(&engine, None);
+            take(&engine, Step::Begin(call.at().unwrap_or_default()));
         }
         engine.call(call);
         while let Some(output) = engine.poll() {
             if let Output::Change(change) = output {
-                take(&engine, Some(change));
+                take(&engine, Step::Event(change));
             }
         }
         Ok::<(), Infallible>(())

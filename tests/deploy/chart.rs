@@ -132,6 +132,9 @@ fn an_ipam_at_the_api_server_is_read_with_the_least_rights() -> Result<()> {
         "apiGroups": ["crd.projectcalico.org", "projectcalico.org"],
         "resources": ["ipamhandles", "ipamblocks"],
         "verbs": ["get"],
+    }, {
+        "nonResourceURLs": ["/apis"],
+        "verbs": ["get"],
     }]);
     ensure!(render::only(&objects, "ClusterRole")?["rules"] == wanted, "{objects:#?}");
     let pod = &render::only(&objects, "DaemonSet")?["spec"]["template"]["spec"];

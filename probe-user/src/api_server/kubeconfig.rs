@@ -50,6 +50,8 @@ pub(crate) enum KubeconfigError {
         "its cluster has insecure-skip-tls-verify: give its certificate-authority, so that the server is verified"
     )]
     Insecure,
+    #[error("its cluster has a proxy-url, but the agent uses no proxy: give a kubeconfig without it")]
+    Proxy,
     #[error(transparent)]
     Token(#[from] TokenError),
 }
@@ -87,6 +89,7 @@ struct OfCluster {
     insecure_skip_tls_verify: Option<bool>,
     certificate_authority: Option<String>,
     certificate_authority_data: Option<String>,
+    proxy_url: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -124,6 +127,9 @@ pub(crate) fn access(file: &Path) -> Result<Access, KubeconfigError> {
     let url = server(&cluster.server).ok_or(KubeconfigError::Server)?;
     if url.scheme() == Some(&Scheme::HTTPS) && cluster.insecure_skip_tls_verify == Some(true) {
         return Err(KubeconfigError::Insecure);
+    }
+    if filled(cluster.proxy_url).is_some() {
+        return Err(KubeconfigError::Proxy);
     }
     let server_name = match filled(cluster.tls_server_name) {
         Some(name) => Some(ServerName::try_from(name).map_err(|_invalid| KubeconfigError::ServerName)?),
@@ -292,6 +298,11 @@ mod tests {
             ("server: 'https://a?b=c'", "", "its server is not an http://"),
             ("server: 'https://a', tls-server-name: 'a:1'", "", "its tls-server-name is not a name"),
             ("server: 'https://a', insecure-skip-tls-verify: true", "", "its cluster has insecure-skip-tls-"),
+            (
+                "server: 'https://a', proxy-url: 'http://u:secret@p:3128'",
+                "",
+                "its cluster has a proxy-url, but",
+            ),
             ("sever: 'https://a'", "", "its cluster \"a\" lacks a field, or has one of the wrong type"),
         ] {
             let error = read(cluster, user).err().unwrap_or_default();

@@ -53,6 +53,11 @@ impl Link {
 
     /// Records a failure. The request is tried again, after a longer wait each time.
     pub(crate) fn fails(&mut self, failure: &Failure) {
+        self.fails_with(failure, "");
+    }
+
+    /// Records a failure, as [`Self::fails`] does. `hint`: what more is said about it.
+    pub(crate) fn fails_with(&mut self, failure: &Failure, hint: &str) {
         let kind = mem::discriminant(failure);
         let text = failure.to_string();
         let now = Instant::now();
@@ -62,7 +67,10 @@ impl Link {
         let said = said.map(|it| it.said);
         let wait = before.map_or(FIRST_WAIT, |it| (it.wait * 2).min(MAX_WAIT));
         if said.is_none() {
-            self.warn(failure, "; it is tried again, later each time, at last every 5 minutes");
+            self.warn(
+                failure,
+                &format!("{hint}; it is tried again, later each time, at last every 5 minutes"),
+            );
         }
         // The agents of a cluster should not all come back at the same moment.
         let until = now + wait.mul_f64(0.75 + random() / 2.0);

@@ -105,7 +105,10 @@ impl Diff {
         few.retain(|name| row::NEEDED.contains(name));
         let unknown = names(&rows, Verdict::Unknown);
         if !unknown.is_empty() {
-            say(&format!("cannot tell of {}: A may have missed it, or B sees less", unknown.join(", ")));
+            say(&format!(
+                "cannot tell of {}: a recording may have missed it, or B sees less",
+                unknown.join(", ")
+            ));
         }
         if !few.is_empty() {
             say(&format!(

@@ -17,9 +17,8 @@ use super::{
 };
 use crate::{
     engine::Engine,
-    model::change::Change,
     recording::{ReadError, Reader},
-    replay::{Pace, ReplayError, Replayed, replay, to_end},
+    replay::{Pace, ReplayError, Replayed, Step, replay, to_end},
     session::Session,
 };
 
@@ -94,10 +93,7 @@ pub(super) fn replayed(file: &Path) -> anyhow::Result<Replayed> {
 }
 
 /// Replays a recording to its end, as [`to_end`] does.
-pub(super) fn replayed_with(
-    file: &Path,
-    take: impl FnMut(&Engine, Option<Change>),
-) -> anyhow::Result<Replayed> {
+pub(super) fn replayed_with(file: &Path, take: impl FnMut(&Engine, Step)) -> anyhow::Result<Replayed> {
     let reader = Reader::open(open(file)?);
     reader.and_then(|mut reader| to_end(&mut reader, take)).map_err(|error| unreadable(file, &error))
 }

@@ -78,6 +78,12 @@ impl PemSource {
         }
     }
 
+    /// Returns the error of PEM text in which nothing can be used.
+    pub(super) fn unusable(&self, what: &'static str, why: &rustls::Error) -> Unreadable {
+        let (Self::File(path) | Self::Inline { file: path, .. }) = self;
+        Unreadable { what, path: path.clone(), why: why.to_string() }
+    }
+
     fn unreadable(&self, what: &'static str, why: &pem::Error) -> Unreadable {
         let why = match why {
             pem::Error::Io(why) => why.to_string(),

@@ -55,6 +55,8 @@ const MAX_FAILURES: usize = 3;
 /// A starting agent does not report before this time that it sees too little, because its predecessor may
 /// have seen all.
 const LISTING: Duration = Duration::from_secs(60);
+/// What to do if the node has no object.
+const OTHER_NAME: &str = "; is the node's name (NODE_NAME) that of its object in the cluster?";
 /// How long the thread may take to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -194,6 +196,7 @@ impl Publisher {
         }
         match write_condition(&mut self.server, &self.node, condition, &verdict).await {
             Ok(()) => link.works(),
+            Err(failure @ Failure::Gone) => link.fails_with(&failure, OTHER_NAME),
             Err(failure) => link.fails(&failure),
         }
     }
@@ -264,7 +267,12 @@ impl Events {
                     self.link.gives_up(&failure);
                     self.ledger.done(step, None);
                 }
-                Err(failure @ (Failure::Unknown(_) | Failure::Refused(_) | Failure::Away(_))) => {
+                Err(
+                    failure @ (Failure::Unknown(_)
+                    | Failure::Unfit(_)
+                    | Failure::Refused(_)
+                    | Failure::Away(_)),
+                ) => {
                     failures.push(failure);
                     self.ledger.failed(step);
                 }

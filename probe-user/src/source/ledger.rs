@@ -301,6 +301,10 @@ impl Asker {
         match self.get(&path, &format!("get {resource}.{group}")).await {
             Ok(object) => Ok(Some(object)),
             Err(Unanswered::Failed(Failure::Gone, _)) => Ok(None),
+            // Other objects may be fine.
+            Err(Unanswered::Failed(Failure::Unfit(why), _)) => {
+                Err(Unanswered::Unclear(format!("{path}: {why}")))
+            }
             Err(other) => Err(other),
         }
     }

@@ -205,7 +205,7 @@ proptest! {
                 let closed = it.released + it.released_without_netns + it.unreleased + it.unknown;
                 prop_assert_eq!(it.added, closed + it.live + it.ended, "an attachment without a fate, or with two");
                 prop_assert!(it.pods <= it.sandboxes && it.sandboxes <= it.added, "{:?}", it);
-                prop_assert!(it.unverified <= it.released_without_netns, "{:?}", it);
+                prop_assert!(it.unverified <= Some(it.released_without_netns), "{:?}", it);
             }
             for output in std::iter::from_fn(|| engine.poll()) {
                 if let Output::Change(change) = output {

@@ -16,12 +16,12 @@
 //! * `log_found`: what a search through the logs found
 //! * `reap`: rows of ended things are forgotten
 //! * `ledger`: questions to stores that cannot be read whole
-//! * `release`: releases that nothing verifies
 //! * `cni`: CNI calls
 //! * `container`: the programs of containers
 //! * `netns`: network namespaces
 //! * `belief`: what runtimes report over CRI
 //! * `attachment`: the results of CNI calls
+//! * `release`: releases that nothing verifies
 //! * `wrong_del`: DELs that cannot be right
 //! * `message`: messages of plugins
 //! * `lease`: addresses that an ADD gave

@@ -12,13 +12,14 @@ use crate::{
     engine::{Engine, share, view::BalanceView},
     model::{
         change::{Change, ChangeKind, CniCall, Finding},
-        fact::{Origin, PodName},
+        fact::{Loss, Origin, PodName},
         finding::{self, Key, Severity, Stage},
         id::{ContainerId, PodUid},
         phase::{Kind, Start},
+        time::Timestamp,
     },
     recording::Header,
-    replay::Replayed,
+    replay::{Replayed, Step},
 };
 
 /// At most this many attachments count; of more, as many in proportion.
@@ -32,7 +33,7 @@ pub(super) struct Recorded {
     /// The pods whose sandboxes were seen to be made: none was there before the recording.
     pub(super) pods: Vec<Pod>,
     pub(super) findings: BTreeMap<&'static str, Found>,
-    /// For each attachment that is over, 1 if its addresses were released, else 0.
+    /// For each attachment that is over, 1 if its addresses were released, else 0. Empty: it is not known.
     pub(super) released: Vec<f64>,
     /// Where it was cut off, if it was.
     pub(super) cut_off: Option<String>,
@@ -61,9 +62,11 @@ pub(super) struct Orders {
 /// The confirmed findings of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
+    /// Without those that began before the recording, which the recording before it has, too.
     pub(super) count: usize,
     /// How many of these are about no pod of this recording; of leaks, how many addresses.
     pub(super) others: usize,
+    /// Also of those that began before the recording.
     pub(super) worst: Severity,
 }
 
@@ -77,6 +80,8 @@ enum PodId {
 /// What a recording's events say.
 #[derive(Default)]
 struct Events {
+    /// When the recording begins.
+    began: Timestamp,
     /// The latest report about each sandbox: a start that goes on is reported again.
     starts: BTreeMap<ContainerId, Start>,
     sandboxes: BTreeMap<ContainerId, SandboxSeen>,
@@ -101,6 +106,7 @@ struct FindingSeen {
     kind: &'static str,
     severity: Severity,
     pod: Option<PodId>,
+    since: Timestamp,
     /// How many addresses it is about; 1 if it is about none.
     count: usize,
 }
@@ -108,9 +114,9 @@ struct FindingSeen {
 impl Recorded {
     pub(super) fn read(file: &Path) -> anyhow::Result<Self> {
         let mut events = Events::default();
-        let Replayed { header, engine, cut_off, .. } = replayed_with(file, |engine, change| match change {
-            Some(change) => events.take(change),
-            None => events.begin(engine),
+        let Replayed { header, engine, cut_off, .. } = replayed_with(file, |engine, step| match step {
+            Step::Begin(at) => events.begin(engine, at),
+            Step::Event(change) => events.take(change),
         })?;
         let starts = share::durations(events.starts.values()).into_iter();
         let starts = starts.map(|(kind, spans)| (kind, spans.iter().map(|it| it.as_secs_f64()).collect()));
@@ -142,7 +148,8 @@ impl Recorded {
 
 impl Events {
     /// Notes what was there before the recording: `run --record` begins it with the state of the last agent.
-    fn begin(&mut self, engine: &Engine) {
+    fn begin(&mut self, engine: &Engine, at: Timestamp) {
+        self.began = at;
         self.balance = engine.balance();
         let pods = engine.pods().into_iter().filter(|pod| !pod.sandboxes.is_empty());
         self.earlier = pods.filter_map(|pod| PodId::of(&pod.named())).collect();
@@ -151,7 +158,7 @@ impl Events {
     }
 
     fn take(&mut self, change: Change) {
-        let Change { origin, context, what, .. } = change;
+        let Change { at, origin, context, what, .. } = change;
         if let ChangeKind::PodStarted(start) = what {
             self.starts.insert(start.sandbox.clone(), *start);
             return;
@@ -160,9 +167,10 @@ impl Events {
             self.findings.insert(it.key.clone(), FindingSeen::of(&it));
             return;
         }
-        // A gap of known length was before this agent, and so before the recording.
-        if let ChangeKind::Gap { what, lasted: None, .. } = what {
-            self.gaps += u64::from(what.is_grave());
+        if let ChangeKind::Gap { what, lasted, .. } = what {
+            let is_earlier = matches!(what, Loss::NoAgent | Loss::State)
+                || lasted.is_some_and(|lasted| at.saturating_sub(lasted) < self.began);
+            self.gaps += u64::from(what.is_grave() && !is_earlier);
             return;
         }
         let Some(id) = context.sandbox else { return };
@@ -195,7 +203,7 @@ impl Events {
     }
 
     /// Takes out the findings by kind, and gives each pod its own. A finding may have become worse after it
-    /// was confirmed.
+    /// was confirmed. A listing finds again what was there before the recording, so that is not counted.
     fn findings(
         &mut self,
         engine: &Engine,
@@ -204,13 +212,13 @@ impl Events {
         let mut findings: BTreeMap<&'static str, Found> = BTreeMap::new();
         for (key, seen) in mem::take(&mut self.findings) {
             let latest = engine.finding(&key).filter(|it| it.confirmed_at.is_some()).map(FindingSeen::of);
-            let FindingSeen { kind, severity, pod, count } = latest.unwrap_or(seen);
+            let FindingSeen { kind, severity, pod, since, count } = latest.unwrap_or(seen);
             let row = findings.entry(kind).or_insert(Found { count: 0, others: 0, worst: severity });
             row.worst = row.worst.max(severity);
             if let Some(pod) = pod.and_then(|id| pods.get_mut(&id)) {
                 *pod.findings.entry(kind).or_default() += 1;
                 row.count += 1;
-            } else {
+            } else if since >= self.began {
                 row.count += count;
                 row.others += count;
             }
@@ -226,6 +234,7 @@ impl FindingSeen {
             kind: it.kind.into_str(),
             severity: it.severity,
             pod: it.pod.as_ref().and_then(PodId::of),
+            since: it.since,
             count: usize::try_from(count).unwrap_or(usize::MAX),
         }
     }
@@ -267,7 +276,7 @@ impl PodId {
 /// Returns 1 for each attachment that was released since `before`, and 0 for each that is over since then and
 /// was not, as far as anything shows it.
 fn released(balance: &[BalanceView], before: &[BalanceView]) -> Vec<f64> {
-    let [now, before] = [balance, before].map(totals);
+    let [Some(now), Some(before)] = [balance, before].map(totals) else { return Vec::new() };
     let released = now.0.saturating_sub(before.0);
     let over = now.1.saturating_sub(before.1);
     let kept = over.min(MAX_ATTACHMENTS);
@@ -275,18 +284,19 @@ fn released(balance: &[BalanceView], before: &[BalanceView]) -> Vec<f64> {
     (0..u128::from(kept)).map(|place| if place < share { 1.0 } else { 0.0 }).collect()
 }
 
-/// Returns how many attachments were released, and how many are over.
-fn totals(balance: &[BalanceView]) -> (u64, u64) {
-    balance.iter().fold((0, 0), |(released, over): (u64, u64), it| {
+/// Returns how many attachments were released, and how many are over. None: an account does not say how many
+/// releases nothing verifies.
+fn totals(balance: &[BalanceView]) -> Option<(u64, u64)> {
+    balance.iter().try_fold((0, 0), |(released, over): (u64, u64), it| {
         let by_del = it.released.saturating_add(it.released_without_netns);
-        let released = released.saturating_add(by_del.saturating_sub(it.unverified));
-        (released, over.saturating_add(by_del).saturating_add(it.unreleased))
+        let released = released.saturating_add(by_del.saturating_sub(it.unverified?));
+        Some((released, over.saturating_add(by_del).saturating_add(it.unreleased)))
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, path::Path};
+    use std::{collections::BTreeMap, path::Path, time::Duration};
 
     use super::{BalanceView, Events, PodId, Severity, released};
     use crate::{
@@ -294,7 +304,7 @@ mod tests {
         engine::world::CheckpointEntry,
         model::{
             change::{Change, ChangeKind, Context, PodRef},
-            fact::Origin,
+            fact::{Loss, Origin},
             id::ContainerId,
             time::Timestamp,
         },
@@ -325,13 +335,48 @@ mod tests {
         let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
         let mut engine = replayed(&demo).expect("a recording").engine;
         let mut events = Events::default();
-        events.begin(&engine);
+        events.begin(&engine, Timestamp::ZERO);
         let mut worse = engine.findings().next().expect("a finding").clone();
         worse.severity = Severity::Critical;
         let kind = worse.kind.into_str();
         engine.restore(CheckpointEntry::Finding(Box::new(worse)));
         let found = events.findings(&engine, &mut BTreeMap::new());
         assert_eq!((found.len(), found[kind].worst), (3, Severity::Critical));
+    }
+
+    /// In the second recording the first listing finds again what leaked in the first.
+    #[test]
+    fn what_began_before_the_recording_is_in_no_number() {
+        let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/recordings/demo.jsonl");
+        let engine = replayed(&demo).expect("a recording").engine;
+        let leak = engine.findings().find(|it| it.kind.into_str() == "leaked_address").expect("a leak");
+        for (began, count) in [(leak.since, 1), (leak.since + Duration::from_nanos(1), 0)] {
+            let mut events = Events { began, ..Events::default() };
+            let what = ChangeKind::FindingConfirmed(Box::new(leak.clone()));
+            events.take(Change { what, ..created("new", 'c', Origin::Kernel) });
+            let found = events.findings(&engine, &mut BTreeMap::new())["leaked_address"];
+            assert_eq!((found.count, found.others, found.worst), (count, count, leak.severity));
+        }
+    }
+
+    #[test]
+    fn only_a_gap_of_the_recording_itself_counts() {
+        let second = Duration::from_secs(1);
+        let began = Timestamp::ZERO + 10 * second;
+        for (what, lasted, gaps) in [
+            (Loss::Channel, None, 1),
+            (Loss::BulkRing, None, 0),
+            (Loss::NetlinkSocket, Some(2 * second), 1),
+            (Loss::NetlinkSocket, Some(4 * second), 0),
+            (Loss::NoAgent, Some(2 * second), 0),
+            (Loss::State, Some(Duration::ZERO), 0),
+        ] {
+            let mut events = Events { began, ..Events::default() };
+            let change = created("new", 'c', Origin::Agent);
+            let what = ChangeKind::Gap { what, count: 0, lasted };
+            events.take(Change { at: began + 3 * second, what, ..change });
+            assert_eq!(events.gaps, gaps, "{lasted:?}");
+        }
     }
 
     fn balance(released: u64, released_without_netns: u64, unverified: u64, unreleased: u64) -> BalanceView {
@@ -343,7 +388,7 @@ mod tests {
             added: 0,
             released,
             released_without_netns,
-            unverified,
+            unverified: Some(unverified),
             live: 3,
             ended: 4,
             unreleased,
@@ -364,5 +409,7 @@ mod tests {
         let half = released(&[balance(30_000, 0, 0, 30_000)], &[]);
         assert_eq!(half.iter().sum::<f64>(), 5000.0);
         assert_eq!(released(&[balance(4, 0, 1, 2)], &[balance(3, 0, 1, 1)]), [1.0, 0.0]);
+        let uncounted = BalanceView { unverified: None, ..balance(4, 0, 0, 2) };
+        assert!(released(&[balance(9, 0, 0, 0), uncounted], &[]).is_empty());
     }
 }

@@ -63,8 +63,8 @@ pub(super) enum Verdict {
     Better,
     /// Too few starts or pods to tell.
     TooFew,
-    /// More findings than in A, which may have missed some: it has gaps, was cut off, or has too few pods. Or
-    /// B sees less.
+    /// It would be worse, but a recording has gaps or was cut off; of findings only A, which may have missed
+    /// some, also with too few pods. Or B sees less.
     Unknown,
     /// A finding that needs nobody.
     NotJudged,
@@ -120,6 +120,10 @@ pub(super) fn rows(a: &Recorded, b: &Recorded, limits: Limits) -> Vec<Row> {
     let limits = Limits { rows: count, ..limits };
     let mut rows = starts(a, b, limits);
     rows.extend(orders(a, b, limits));
+    if a.is_partial() || b.is_partial() {
+        let worse = rows.iter_mut().filter(|row| row.verdict == Verdict::Worse);
+        worse.for_each(|row| row.verdict = Verdict::Unknown);
+    }
     rows.extend(findings(a, b, limits));
     rows
 }
@@ -211,7 +215,7 @@ fn finding(kind: &'static str, a: &Recorded, b: &Recorded, limits: Limits) -> Ro
         row.verdict = Verdict::NotJudged;
     } else if after.worst > before.worst {
         row.verdict = Verdict::New;
-    } else if after.count == 0 {
+    } else if after.count == 0 && before.count > 0 {
         row.verdict = Verdict::Better;
     } else if limits.exceeds(after.others, before.others) && limits.exceeds(after.count, before.count) {
         // Many leaks are joined and then have no pod: not each of them is a further one.

@@ -153,7 +153,8 @@ fn a_leak_of_before_the_recording_does_not_hide_those_of_pods() {
         ((1, 10), (1, 12), Verdict::Worse),
         // The leaks of pods were joined.
         ((15, 0), (0, 15), Verdict::Better),
-        ((15, 0), (0, 17), Verdict::Worse),
+        // Those of before the recordings are in no number.
+        ((0, 0), (0, 0), Verdict::Same),
     ] {
         let rows = rows(&with_leaks(a), &with_leaks(b), LIMITS);
         assert_eq!(verdict(&rows, "leaked_address"), expected, "{a:?} {b:?}");
@@ -205,6 +206,25 @@ fn a_finding_that_a_may_have_missed_is_not_new() {
         let mut after = after;
         make_partial(&mut after);
         assert_eq!(verdict(&rows(&healthy(), &after, LIMITS), "duplicate_sandbox"), Verdict::New);
+    }
+}
+
+#[test]
+fn a_recording_that_missed_something_makes_no_start_and_no_order_worse() {
+    let partial: [fn(&mut Recorded); 2] = [|it| it.gaps = 1, |it| it.cut_off = Some("cut".to_owned())];
+    for make_partial in partial {
+        for is_a in [true, false] {
+            let mut before = healthy();
+            let mut after = with_second_sandboxes();
+            after.take(20, 0.3, 0.0);
+            after.findings.clear();
+            make_partial(if is_a { &mut before } else { &mut after });
+            let rows = rows(&before, &after, LIMITS);
+            for name in ["prepare", "whole start", "sandboxes / pod", "ADDs / pod", "releases / ADD"] {
+                assert_eq!(verdict(&rows, name), Verdict::Unknown, "{name}");
+            }
+            assert!(rows.iter().all(|row| !row.verdict.is_worse()), "{rows:?}");
+        }
     }
 }
 

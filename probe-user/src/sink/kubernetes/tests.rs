@@ -25,9 +25,11 @@ use crate::{
         ApiServer,
         access::{Access, Login},
         link::Link,
+        rest::Rest,
         stats::KubernetesStats,
         token::TokenFile,
     },
+    endpoint::pem::PemSource,
     model::{
         finding::{FindingKind, Key, Revision},
         time::Timestamp,
@@ -73,7 +75,7 @@ fn read(stream: &TcpStream) -> String {
 
 fn server(address: SocketAddr) -> ApiServer {
     let url = format!("http://{address}").parse().expect("a URL");
-    ApiServer::new(Access::new(url), Arc::new(KubernetesStats::default()))
+    ApiServer::new(Access::new(url), Rest::default(), Arc::new(KubernetesStats::default()))
 }
 
 fn step(number: usize, action: EventAction) -> Step {
@@ -127,8 +129,11 @@ async fn a_request_has_the_token_that_the_file_has_now() {
     });
     let url = format!("http://{address}/k8s/").parse().expect("a URL");
     let login = Login::TokenFile(TokenFile::open(path.clone()).expect("a token"));
-    let mut server =
-        ApiServer::new(Access { login, ..Access::new(url) }, Arc::new(KubernetesStats::default()));
+    let mut server = ApiServer::new(
+        Access { login, ..Access::new(url) },
+        Rest::default(),
+        Arc::new(KubernetesStats::default()),
+    );
     for (token, later, wanted) in [
         ("first", 0, "first"),
         ("second", 0, "first"),
@@ -146,6 +151,26 @@ async fn a_request_has_the_token_that_the_file_has_now() {
         assert!(head.starts_with("POST /k8s/api/v1/namespaces/a/events?fieldManager=sandprobe "), "{head}");
         assert!(head.contains(&format!("authorization: Bearer {wanted}\r\n")), "{head}");
     }
+}
+
+/// The old certificates are used on, and whoever does not accept them hears of it in the log.
+#[tokio::test]
+async fn certificates_that_cannot_be_read_again_are_named_where_the_agent_is_not_accepted() {
+    let place = tempfile::tempdir().expect("a folder");
+    let path = place.path().join("ca.pem");
+    let pem = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sink/serve/tls/ca.pem");
+    fs::copy(pem, &path).expect("a file");
+    let (address, _) = start("401 Unauthorized", "");
+    let url = format!("http://{address}").parse().expect("a URL");
+    let access = Access { authority: Some(PemSource::File(path.clone())), ..Access::new(url) };
+    let mut server = ApiServer::new(access, Rest::default(), Arc::new(KubernetesStats::default()));
+    let mut said = async || server.get::<Answer>("/apis").await.err().map(|why| why.to_string());
+    let before = said().await.expect("it is refused");
+    fs::remove_file(&path).expect("a file");
+    let name = path.display();
+    let why = "No such file or directory (os error 2)";
+    let expected = format!("{before}; cannot read a certificate authority in {name}: {why}");
+    assert_eq!(said().await, Some(expected));
 }
 
 #[tokio::test]

@@ -132,7 +132,9 @@ impl Gauges {
             self.node.attached_pods.raise(&[plugin, network], real(it.pods));
             self.node.attached_sandboxes.raise(&[plugin, network], real(it.sandboxes));
             self.node.attachments_added.raise(&[plugin, network], real(it.added));
-            self.node.attachments_unverified.raise(&[plugin, network], real(it.unverified));
+            if let Some(unverified) = it.unverified {
+                self.node.attachments_unverified.raise(&[plugin, network], real(unverified));
+            }
             for (netns, count) in set::DEL_NETNS.into_iter().zip([it.released, it.released_without_netns]) {
                 self.node.attachments_released.raise(&[plugin, network, netns], real(count));
             }

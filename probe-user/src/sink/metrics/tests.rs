@@ -416,18 +416,19 @@ fn each_attachment_is_in_one_series() {
         added: 21,
         released: 1,
         released_without_netns: 2,
-        unverified: 1,
+        unverified: Some(1),
         live: 3,
         ended: 4,
         unreleased: 5,
         unknown: 6,
     };
     let nameless = BalanceView { network: None, ..balance.clone() };
+    let uncounted = BalanceView { plugin: "older".to_owned(), unverified: None, ..balance.clone() };
     metrics.set_gauges(&Views {
         now: Timestamp(S),
         pods: &[],
         pools: &[],
-        balance: &[balance, nameless],
+        balance: &[balance, nameless, uncounted],
         findings: &[],
         incidents: &Incidents::of([]),
         many: &[],
@@ -462,6 +463,7 @@ fn each_attachment_is_in_one_series() {
         let states = ["state=live", "state=ended", "state=unreleased", "state=unknown"];
         assert_eq!(states.map(|it| value("sandprobe_cni_attachments", it)), [3.0, 4.0, 5.0, 6.0]);
     }
+    assert_eq!(found.keys().filter(|it| it.starts_with("sandprobe_cni_attachments_unverified")).count(), 2);
     assert_eq!((found["sandprobe_netns"], found["sandprobe_netns_limit"]), (7.0, 100.0));
     look(&metrics, S, &AgentStats::default(), &[]);
     assert!(!scrape(&metrics).contains_key("sandprobe_netns_limit"), "what is not known is absent");

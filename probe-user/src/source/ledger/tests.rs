@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{Asked, Asker, CALICO, Unanswered, links_at_start};
 use crate::{
-    api_server::{ApiServer, access::Access, stats::KubernetesStats},
+    api_server::{ApiServer, access::Access, rest::Rest, stats::KubernetesStats},
     model::{
         change::Question,
         fact::{Fact, Holder, StoreAnswer, StoreLink},
@@ -34,6 +34,8 @@ struct Server {
 
 struct Running {
     asker: Asker,
+    /// Another who asks the same API server.
+    other: ApiServer,
     asks: QuestionSender,
     batches: mpsc::Receiver<Batch>,
     asked: Arc<Mutex<Vec<String>>>,
@@ -113,10 +115,12 @@ impl Server {
             }
         });
         let url = format!("http://{address}").parse().expect("a URL");
-        let server = ApiServer::new(Access::new(url), Arc::new(KubernetesStats::default()));
+        let (access, rest, stats) = (Access::new(url), Rest::default(), Arc::new(KubernetesStats::default()));
+        let other = ApiServer::new(access.clone(), rest.clone(), Arc::clone(&stats));
+        let server = ApiServer::new(access, rest, stats);
         let (feed, batches) = feed();
         let (asks, questions) = questions();
-        Running { asker: Asker::new(&CALICO, server, feed, questions), asks, batches, asked }
+        Running { asker: Asker::new(&CALICO, server, feed, questions), other, asks, batches, asked }
     }
 }
 
@@ -261,6 +265,40 @@ async fn only_the_block_says_that_an_address_is_held() {
     let mut server = Server::held();
     server.found(&own(), &json!({ "spec": { "deleted": true, "block": { "10.9.0.0/30": 1 } } }));
     assert_eq!(is_held(&server.start().answer("10.9.0.1", "k8s-pod-network").await), Some(false));
+}
+
+/// A record that does not decode says nothing about the API server.
+#[tokio::test]
+async fn a_record_of_another_form_is_left_out_and_the_others_are_asked() {
+    let texts = [r#"{"spec":{"block":"all"}}"#.to_owned(), "{}".to_owned(), " ".repeat(5 << 20)];
+    for text in texts {
+        let mut server = Server::held();
+        server.says(&own(), "200 OK", "", text.into_bytes());
+        let mut running = server.start();
+        running.answer("10.9.0.1", "k8s-pod-network").await;
+        assert!(running.asker.was_unclear && running.asker.may_ask());
+        assert_eq!(running.answer("10.9.0.1", "other").await.len(), 1, "the next question is answered");
+        assert_eq!(running.asked().iter().filter(|path| **path == "/apis").count(), 1);
+    }
+    // No API server answers with these.
+    for (status, body) in [("200 OK", b"<html>".to_vec()), ("502 Bad Gateway", vec![b' '; 5 << 20])] {
+        let mut server = Server::held();
+        server.says(&own(), status, "", body);
+        let mut running = server.start();
+        running.answer("10.9.0.1", "k8s-pod-network").await;
+        assert!(!running.asker.was_unclear && !running.asker.may_ask(), "{status}");
+    }
+}
+
+/// Whoever asks the same API server leaves it alone, too.
+#[tokio::test]
+async fn what_the_api_server_asks_of_one_holds_for_all() {
+    let mut server = Server::held();
+    server.says(&own(), "429 Too Many Requests", "Retry-After: 30\r\nContent-Length: 0\r\n", Vec::new());
+    let mut running = server.start();
+    assert!(running.other.may_be_asked());
+    running.answer("10.9.0.1", "k8s-pod-network").await;
+    assert!(!running.other.may_be_asked());
 }
 
 #[tokio::test]

@@ -36,8 +36,7 @@ fn has_entry(world: &World, id: &ContainerId, plugin: &str, network: Option<&str
 /// What became of an attachment whose runtime is done with it, and for which no DEL of this plugin has
 /// succeeded.
 pub(crate) fn fate_without_del(row: &Attachment, plugin: &Plugin) -> Fate {
-    let is_unsure = row.gapped || plugin.del.unseen > 0 || plugin.del_without_netns.unseen > 0;
-    if is_unsure { Fate::Unknown } else { Fate::Unreleased }
+    if row.gapped || plugin.has_unseen_del() { Fate::Unknown } else { Fate::Unreleased }
 }
 
 /// What became of the attachments of each plugin and network.

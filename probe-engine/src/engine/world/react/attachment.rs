@@ -3,7 +3,7 @@
 //! **Invariant:** only calls by the node's own runtime count here, separately for each plugin. Calls that a
 //! plugin makes (bridge calls host-local) or that a CNI daemon's pod makes change no attachment.
 
-use super::{message, reading, wrong_del};
+use super::{message, reading, release, wrong_del};
 use crate::{
     engine::world::{EventContext, World, lookup, table::call::Call},
     model::{
@@ -53,6 +53,7 @@ pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: O
     world.schedule_reap(ctx.at);
     let succeeded = end.is_some_and(|end| end.code == 0);
     let first = if succeeded && command == CniCommand::Add {
+        release::added_again(world, &id, &ifname, &call.call.plugin);
         Some(lookup::balance::first(world, &id, &ifname, &call.call.plugin))
     } else {
         None

@@ -14,7 +14,7 @@ use crate::{
             release::{MEMORY, Release, Released},
         },
     },
-    model::time::Timestamp,
+    model::{id::ContainerId, time::Timestamp},
 };
 
 /// At most this many plugins have a count.
@@ -62,22 +62,32 @@ pub(crate) fn judge(world: &mut World, now: Timestamp) {
     let found: Vec<_> = world
         .attachments
         .iter()
-        .filter(|(_, row)| {
-            !row.unverified && !row.gapped && row.last_at <= old && !row.is_busy() && !row.is_loopback()
-        })
+        .filter(|(_, row)| row.last_at <= old && !row.is_busy() && !row.is_loopback())
         .filter_map(|(key, row)| Some((key, row, released_without_netns(row)?)))
         .filter(|(_, row, _)| !is_verified(world, row))
-        .map(|(key, _, plugin)| (key.clone(), plugin.name.clone(), plugin.entry.clone()))
+        .map(|(key, _, plugin)| (key.clone(), plugin.name.clone(), unverified(plugin)))
         .collect();
-    for (key, plugin, entry) in found {
-        world.attachments.mark_unverified(&key);
-        if let Some(entry) = entry.filter(|it| it.is_closed) {
-            let what = Booked::Unverified;
-            world.accounts.book(Booking { plugin: plugin.clone(), network: entry.network, what });
-        }
+    for (key, plugin, booking) in found {
+        world.attachments.mark_unverified(&key, &plugin);
+        world.accounts.extend(booking);
         count(world, now, plugin, Released::WithoutNetns);
         world.changed_at.get_or_insert(now);
     }
+}
+
+/// Counts the release of an attachment that is added again: it is over, although its sandbox is not.
+pub(crate) fn added_again(world: &mut World, id: &ContainerId, ifname: &str, plugin: &str) {
+    let Some(row) = world.attachments.get(&(id.clone(), ifname.to_owned())) else { return };
+    let released = released_without_netns(row).filter(|it| it.name == plugin);
+    let booking = released.and_then(unverified);
+    if booking.is_some() && !is_verified(world, row) {
+        world.accounts.extend(booking);
+    }
+}
+
+fn unverified(plugin: &Plugin) -> Option<Booking> {
+    let network = plugin.unjudged_entry()?.network.clone();
+    Some(Booking { plugin: plugin.name.clone(), network, what: Booked::Unverified })
 }
 
 fn count(world: &mut World, at: Timestamp, plugin: String, how: Released) {
@@ -117,13 +127,19 @@ fn is_verified(world: &World, row: &Attachment) -> bool {
 }
 
 /// Returns the plugin that gave the address, if it succeeded with DEL only without a namespace, and with no
-/// ADD after that.
+/// ADD after that. A container without a pod has no entry, and counts once.
 fn released_without_netns(row: &Attachment) -> Option<&Plugin> {
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0)?;
-    let is_unverified = plugin.del_without_netns.succeeded > 0
-        && plugin.del.succeeded == 0
-        && plugin.del.unseen == 0
-        && plugin.open_entry().is_none();
+    let is_unverified = match &plugin.entry {
+        Some(entry) => entry.is_unjudged,
+        None => {
+            !row.unverified
+                && !row.gapped
+                && plugin.del_without_netns.succeeded > 0
+                && plugin.del.succeeded == 0
+                && plugin.del.unseen == 0
+        }
+    };
     is_unverified.then_some(plugin)
 }
 

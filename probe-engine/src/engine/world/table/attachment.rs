@@ -50,7 +50,7 @@ pub struct Attachment {
     pub(crate) leases: Vec<Lease>,
     /// The runtime's log message about a failed ADD.
     pub(crate) message: Option<Box<MessageFound>>,
-    /// The attachment was counted for `unverified_release`.
+    /// The attachment was counted for `unverified_release`. One with an entry counts again after a new ADD.
     pub(crate) unverified: bool,
     /// Records were lost while the attachment existed, so a DEL may have been missed.
     pub(crate) gapped: bool,

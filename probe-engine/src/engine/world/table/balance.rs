@@ -36,8 +36,9 @@ pub struct Account {
     pods: u64,
     released: u64,
     released_without_netns: u64,
+    /// None: an earlier version counted for a part of the boot, and did not count these.
     #[serde(default)]
-    unverified: u64,
+    unverified: Option<u64>,
     pub(crate) unreleased: u64,
     pub(crate) unknown: u64,
 }
@@ -54,21 +55,24 @@ pub struct BalanceView {
     pub pods: u64,
     /// Sandboxes with an ADD that succeeded.
     pub sandboxes: u64,
-    /// ADDs that succeeded, each sandbox and interface once.
+    /// ADDs that succeeded, of each sandbox and interface once between two DELs.
     pub added: u64,
     /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
     pub released: u64,
-    /// A DEL succeeded, with an empty `CNI_NETNS`.
+    /// A DEL succeeded, with an empty `CNI_NETNS`, and no other can have succeeded unseen.
     pub released_without_netns: u64,
-    /// How many of `released_without_netns` nothing verifies: the plugin may have freed no address.
-    pub unverified: u64,
+    /// How many of `released_without_netns` nothing verifies: the plugin may have freed no address. Absent if
+    /// an earlier version of the agent, which did not count them, ran in this boot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unverified: Option<u64>,
     /// The sandbox lives.
     pub live: u64,
     /// The sandbox is over, and a DEL may still come.
     pub ended: u64,
     /// Nobody is left to call DEL, and none succeeded.
     pub unreleased: u64,
-    /// A DEL may have succeeded unseen: records were lost, or no runtime's records can be read.
+    /// A DEL may have succeeded unseen: records were lost, or no runtime's records can be read. A DEL with an
+    /// empty `CNI_NETNS` after that shows nothing.
     pub unknown: u64,
 }
 
@@ -97,14 +101,19 @@ impl Accounts {
             key = (OTHER.to_owned(), None);
         }
         let (plugin, network) = key.clone();
-        let account = self.0.entry(key).or_insert_with(|| Account { plugin, network, ..Account::default() });
+        let account = self.0.entry(key).or_insert_with(|| Account {
+            plugin,
+            network,
+            unverified: Some(0),
+            ..Account::default()
+        });
         match it.what {
             Booked::Added(first) => {
                 account.added += 1;
                 account.sandboxes += u64::from(first.sandbox);
                 account.pods += u64::from(first.pod);
             }
-            Booked::Unverified => account.unverified += 1,
+            Booked::Unverified => account.unverified = account.unverified.map(|count| count + 1),
             Booked::Closed(Fate::Released) => account.released += 1,
             Booked::Closed(Fate::ReleasedWithoutNetns) => account.released_without_netns += 1,
             Booked::Closed(Fate::Unreleased) => account.unreleased += 1,

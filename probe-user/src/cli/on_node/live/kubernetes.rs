@@ -13,6 +13,7 @@ use crate::{
         ApiServer,
         access::{Access, AccessError},
         kubeconfig,
+        rest::Rest,
         stats::KubernetesStats,
     },
     confine::{Confinement, Remote, role::Role},
@@ -65,6 +66,7 @@ enum Ipam {
 /// What goes to the API server or is asked there, and where that is.
 pub(super) struct Target {
     access: Access,
+    rest: Rest,
     port: u16,
     events: bool,
     condition: bool,
@@ -98,7 +100,19 @@ impl KubernetesArgs {
             None => Access::of_pod().map_err(|why| no_pod(&why))?,
         };
         let port = access.check().context("cannot ask the API server")?;
-        Ok(Some(Target { access, port, events, condition, ipam }))
+        own_folders(&access.files())?;
+        Ok(Some(Target { access, rest: Rest::default(), port, events, condition, ipam }))
+    }
+}
+
+/// Refuses a file in the root folder: the thread that reads it again may read its whole folder.
+fn own_folders(files: &[PathBuf]) -> anyhow::Result<()> {
+    match files.iter().find(|file| file.parent() == Some(Path::new("/"))) {
+        Some(file) => bail!(
+            "{} is in the folder /, all of which could be read with it: move it to a folder of its own",
+            file.display()
+        ),
+        None => Ok(()),
     }
 }
 
@@ -161,7 +175,7 @@ impl Target {
     }
 
     fn server(&self, stats: &Arc<KubernetesStats>) -> ApiServer {
-        ApiServer::new(self.access.clone(), Arc::clone(stats))
+        ApiServer::new(self.access.clone(), self.rest.clone(), Arc::clone(stats))
     }
 
     pub(super) fn start(
@@ -194,7 +208,15 @@ impl Target {
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use super::{is_name, own_folders};
+
+    #[test]
+    fn a_file_in_the_root_folder_is_refused() {
+        let files = |last: &str| own_folders(&["/etc/kubernetes/ca.crt".into(), last.into()]);
+        assert!(files("/etc/kubernetes/token").is_ok());
+        let said = files("/token").err().map(|why| why.to_string()).unwrap_or_default();
+        assert!(said.starts_with("/token is in the folder /"), "{said}");
+    }
 
     #[test]
     fn a_node_has_a_name_as_other_objects() {

@@ -5,7 +5,7 @@ use super::{Family, counter, gauge};
 pub(crate) const ATTACHMENTS_ADDED: Family = counter(
     "sandprobe_cni_attachments_added_total",
     &["plugin", "network"],
-    "Attachments of pods whose ADD succeeded, each sandbox and interface once, since the first agent of this boot.",
+    "Attachments of pods whose ADD succeeded, each sandbox and interface once between two DELs, since the first agent of this boot.",
 )
 .from("sched_process_exit");
 pub(crate) const ATTACHMENTS_RELEASED: Family = counter(
@@ -18,7 +18,8 @@ pub(crate) const ATTACHMENTS_RELEASED: Family = counter(
 pub(crate) const ATTACHMENTS_UNVERIFIED: Family = counter(
     "sandprobe_cni_attachments_unverified_total",
     &["plugin", "network"],
-    "Attachments released by a DEL without a network namespace whose addresses are not known to be freed.",
+    "Attachments released by a DEL without a network namespace whose addresses are not known to be freed. Absent until \
+     the next boot if an earlier version of the agent, which did not count them, ran in this one.",
 )
 .from("the IPAM stores");
 pub(crate) const ATTACHED_SANDBOXES: Family = counter(

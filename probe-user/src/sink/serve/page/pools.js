@@ -9,7 +9,8 @@ const FATES = [["added", "added"], ["released", "released"], ["released_without_
   ["live", "live"], ["ended", "ended, DEL to come"], ["unreleased", "never released"], ["unknown", "unknown"]];
 /** What is 1 where each pod has one sandbox and each ADD its DEL. Attachments that live have no DEL yet. */
 const RATIOS = [["sandboxes / pod", (it) => [it.sandboxes, it.pods]], ["ADDs / pod", (it) => [it.added, it.pods]],
-  ["releases / ADD", (it) => [it.released + it.released_without_netns - it.unverified, it.released + it.released_without_netns + it.unreleased]]];
+  // Without `unverified` it is not known.
+  ["releases / ADD", (it) => [it.released + it.released_without_netns - it.unverified, "unverified" in it && it.released + it.released_without_netns + it.unreleased]]];
 const words = (pool) => `${pool.network} ${pool.subnet}`.toLowerCase();
 const wordsOf = ({ plugin, network }) => `${plugin} ${network ?? ""}`.toLowerCase();
 /** One address, or the first of many and how many more there are. */
@@ -73,7 +74,7 @@ export class Pools {
     if (!shown.length) return [];
     const cell = (it, member) => (member === "unreleased" && it[member] ? el("span", { class: "bad" }, it[member]) : it[member]);
     return [el("h3", null, "Balance of CNI plugins"),
-      el("p", { class: "faint" }, "Attachments (a sandbox's interface) whose ADD was seen to succeed since the first agent of this boot, each once."),
+      el("p", { class: "faint" }, "Attachments (a sandbox's interface) whose ADD was seen to succeed since the first agent of this boot."),
       table(["plugin", "network", ...FATES.map(([, name]) => name)],
         shown.map((it) => [it.plugin, it.network ?? "?", ...FATES.map(([member]) => cell(it, member))])),
       el("p", { class: "faint" }, "Each is 1.00 where every pod has one sandbox and every ADD a DEL that released it."),

@@ -40,7 +40,7 @@ pub(crate) enum Fate {
     Ended,
     /// A DEL that named a network namespace succeeded, or a store shows that the addresses are free.
     Released,
-    /// A DEL succeeded, with an empty `CNI_NETNS`.
+    /// A DEL succeeded, with an empty `CNI_NETNS`, and no other can have succeeded unseen.
     ReleasedWithoutNetns,
     /// Nobody is left to call DEL, and none succeeded.
     Unreleased,
@@ -65,18 +65,31 @@ impl Attachment {
             return None;
         }
         let network = self.network.clone();
+        let is_gapped = self.gapped;
         let plugin = self.plugin(&call.call.plugin)?;
         let (network, what) = match first {
             Some(_) if plugin.open_entry().is_some() => return None,
             Some(first) => {
-                plugin.entry = Some(Entry { network: network.clone(), is_closed: false });
+                plugin.entry = Some(Entry { network: network.clone(), is_closed: false, is_unjudged: false });
                 (network, Booked::Added(first))
             }
             None => {
                 let has_netns = call.call.netns.as_deref().is_some_and(|netns| !netns.is_empty());
-                let fate = if has_netns { Fate::Released } else { Fate::ReleasedWithoutNetns };
-                let entry = plugin.entry.as_mut().filter(|it| !it.is_closed)?;
+                // A DEL that nobody saw may have named the namespace.
+                let fate = if has_netns {
+                    Fate::Released
+                } else if is_gapped || plugin.has_unseen_del() {
+                    Fate::Unknown
+                } else {
+                    Fate::ReleasedWithoutNetns
+                };
+                let entry = plugin.entry.as_mut()?;
+                if entry.is_closed {
+                    entry.is_unjudged &= !has_netns;
+                    return None;
+                }
                 entry.is_closed = true;
+                entry.is_unjudged = fate == Fate::ReleasedWithoutNetns;
                 (entry.network.clone(), Booked::Closed(fate))
             }
         };

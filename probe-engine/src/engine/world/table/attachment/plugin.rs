@@ -47,6 +47,9 @@ pub(crate) struct Entry {
     /// A DEL has succeeded since.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_closed: bool,
+    /// That DEL named no network namespace, and it is not known yet whether anything verifies the release.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_unjudged: bool,
 }
 
 /// The DELs that failed since one last succeeded. Whether they named a network namespace does not matter.
@@ -146,6 +149,16 @@ impl Plugin {
     /// Its entry in the balance of plugins, if no DEL has succeeded since the ADD.
     pub(crate) fn open_entry(&self) -> Option<&Entry> {
         self.entry.as_ref().filter(|it| !it.is_closed)
+    }
+
+    /// Its latest entry, if it waits for its judgement.
+    pub(crate) fn unjudged_entry(&self) -> Option<&Entry> {
+        self.entry.as_ref().filter(|it| it.is_unjudged)
+    }
+
+    /// Whether a DEL ended unseen, so that it may have succeeded.
+    pub(crate) fn has_unseen_del(&self) -> bool {
+        self.del.unseen > 0 || self.del_without_netns.unseen > 0
     }
 
     /// The runs of each kind of DEL that was called.

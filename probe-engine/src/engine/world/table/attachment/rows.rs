@@ -115,10 +115,12 @@ impl Table {
         }
     }
 
-    /// The attachment was counted: nothing shows that its addresses were freed.
-    pub(in crate::engine::world) fn mark_unverified(&mut self, key: &(ContainerId, String)) {
-        if let Some(row) = self.rows.get_mut(key) {
-            row.unverified = true;
+    /// The attachment was counted: nothing shows that its addresses were freed by this plugin.
+    pub(in crate::engine::world) fn mark_unverified(&mut self, key: &(ContainerId, String), plugin: &str) {
+        let Some(row) = self.rows.get_mut(key) else { return };
+        row.unverified = true;
+        if let Some(entry) = row.plugin(plugin).and_then(|plugin| plugin.entry.as_mut()) {
+            entry.is_unjudged = false;
         }
     }
 
