@@ -65,7 +65,7 @@ pub(crate) struct Replayed {
 pub(crate) enum Step {
     /// The first call, made at this time. The engine has the state with which the recording begins.
     Begin(Timestamp),
-    Event(Change),
+    Event(Box<Change>),
 }
 
 /// Replays a recording to its end, for the engine's final state. Calls `take` once before the first call, and
@@ -95,7 +95,7 @@ pub(crate) fn to_end(
         engine.call(call);
         while let Some(output) = engine.poll() {
             if let Output::Change(change) = output {
-                take(&engine, Step::Event(change));
+                take(&engine, Step::Event(Box::new(change)));
             }
         }
         Ok::<(), Infallible>(())

@@ -1,7 +1,6 @@
 //! A running pod loses its address.
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
 use tests::{command, node::Node, story::service};
 
 use super::{ensure_exactly, until_confirmed, watch};
@@ -10,7 +9,7 @@ use crate::LIMIT;
 /// The sandbox is stopped as the repair says, and the finding closes. The pod beside it keeps its address.
 #[test]
 fn an_address_that_somebody_removes_is_found_until_the_sandbox_is_stopped() -> Result<()> {
-    let mut node = Node::start()?;
+    let node = Node::start()?;
     let mut stream = watch(&node)?;
     let (pod, twin) = (service("robbed"), service("healthy"));
     let mut kubelet = node.kubelet()?;

@@ -116,7 +116,7 @@ impl Recorded {
         let mut events = Events::default();
         let Replayed { header, engine, cut_off, .. } = replayed_with(file, |engine, step| match step {
             Step::Begin(at) => events.begin(engine, at),
-            Step::Event(change) => events.take(change),
+            Step::Event(change) => events.take(*change),
         })?;
         let starts = share::durations(events.starts.values()).into_iter();
         let starts = starts.map(|(kind, spans)| (kind, spans.iter().map(|it| it.as_secs_f64()).collect()));
