@@ -1,10 +1,10 @@
-//! **Rule:** an address that a CNI ADD gave to a sandbox was removed while a container of the sandbox ran, and
-//! ten seconds later the sandbox runs on without it. The runtime called no DEL since the ADD.
+//! **Rule:** an address that a CNI ADD gave to a sandbox was removed while a container of the sandbox ran,
+//! and ten seconds later the sandbox runs on without it. The runtime called no DEL since the ADD.
 //!
 //! Not flagged: an address that is back in the namespace, on whatever interface (KubeVirt moves it to another
 //! one); a sandbox whose network another kernel has (gVisor takes the addresses away as it starts, Kata
-//! Containers); a sandbox that the runtime has begun to stop; other addresses of the pod, such as virtual IPs;
-//! a sandbox about which records are missing by then, since the DEL may be among them.
+//! Containers); a sandbox that the runtime has begun to stop; other addresses of the pod, such as virtual
+//! IPs; a sandbox about which records are missing by then, since the DEL may be among them.
 
 use std::{fmt::Write as _, net::IpAddr, time::Duration};
 
@@ -48,12 +48,11 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
     }
     let ran_at = sandbox.containers().iter().map(|it| it.started_at).min()?;
     let netns = ctx.world.netns.get(sandbox.network.netns?)?;
-    let has = |address: IpAddr| netns.addresses.iter().any(|it| it.address.address == address);
     let mut lost: Vec<(&Removed, IpAddr)> = Vec::new();
     for lease in &row.leases {
         if let Some(removed) = &lease.removed
             && removed.at > ran_at
-            && !has(lease.address)
+            && netns.addresses.iter().all(|it| it.address.address != lease.address)
         {
             lost.push((removed, lease.address));
         }

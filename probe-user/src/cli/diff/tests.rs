@@ -153,7 +153,7 @@ fn a_leak_of_before_the_recording_does_not_hide_those_of_pods() {
         ((1, 10), (1, 12), Verdict::Worse),
         // The leaks of pods were joined.
         ((15, 0), (0, 15), Verdict::Better),
-        // Those of before the recordings are in no number.
+        // Leaks from before the recordings are in no number.
         ((0, 0), (0, 0), Verdict::Same),
     ] {
         let rows = rows(&with_leaks(a), &with_leaks(b), LIMITS);
