@@ -27,7 +27,9 @@ impl Rest {
         }
         if let Some(asked) = retry_after(headers) {
             let until = Instant::now() + asked.min(MAX_WAIT).mul_f64(1.0 + random() / 4.0);
-            *self.until() = Some(until);
+            // Another request may have been told to wait for longer.
+            let mut rest = self.until();
+            *rest = rest.max(Some(until));
         }
     }
 

@@ -87,6 +87,8 @@ enum Unanswered {
     Failed(Failure, Option<String>),
     /// This address alone cannot be asked about, or its records do not fit together.
     Unclear(String),
+    /// An object has another form than expected.
+    Unfit(String),
     /// The agent takes no more facts.
     Closed,
 }
@@ -228,11 +230,15 @@ impl Asker {
         match result {
             Ok(()) => {}
             Err(Unanswered::Closed) => return Err(Closed),
-            Err(Unanswered::Unclear(why)) => {
-                // The engine asks again after a while.
-                if !mem::replace(&mut self.was_unclear, true) {
-                    warn!("whose an address is cannot be read at the API server: {}", escaped(&why));
-                }
+            // The engine asks again after a while.
+            Err(Unanswered::Unclear(why)) => self.warn_once(&why),
+            Err(Unanswered::Unfit(why)) if asked.is_some() => {
+                self.warn_once(&why);
+                return self.fails().await;
+            }
+            Err(Unanswered::Unfit(why)) => {
+                self.link.fails(&Failure::Unfit(why));
+                return self.fails().await;
             }
             Err(Unanswered::Failed(failure, right)) => {
                 self.link.fails(&failure);
@@ -244,11 +250,7 @@ impl Asker {
                     self.failing_since = None;
                     return self.report(StoreAnswer::Refused { right }).await;
                 }
-                let since = *self.failing_since.get_or_insert_with(Instant::now);
-                if since.elapsed() < SILENT {
-                    return Ok(());
-                }
-                return self.report(StoreAnswer::Silent).await;
+                return self.fails().await;
             }
         }
         // Objects that are not there may be answered while all others fail.
@@ -258,6 +260,21 @@ impl Asker {
         self.link.works();
         self.failing_since = None;
         self.report(StoreAnswer::Answers).await
+    }
+
+    fn warn_once(&mut self, why: &str) {
+        if !mem::replace(&mut self.was_unclear, true) {
+            warn!("whose an address is cannot be read at the API server: {}", escaped(why));
+        }
+    }
+
+    /// Reports the ledger as silent if nothing was answered for [`SILENT`].
+    async fn fails(&mut self) -> Result<(), Closed> {
+        let since = *self.failing_since.get_or_insert_with(Instant::now);
+        if since.elapsed() < SILENT {
+            return Ok(());
+        }
+        self.report(StoreAnswer::Silent).await
     }
 
     /// Finds out which group has the ledger, and whether the agent may read there.
@@ -303,7 +320,7 @@ impl Asker {
             Err(Unanswered::Failed(Failure::Gone, _)) => Ok(None),
             // Other objects may be fine.
             Err(Unanswered::Failed(Failure::Unfit(why), _)) => {
-                Err(Unanswered::Unclear(format!("{path}: {why}")))
+                Err(Unanswered::Unfit(format!("{path}: {why}")))
             }
             Err(other) => Err(other),
         }

@@ -1,17 +1,19 @@
-//! **Rule:** an address that a CNI ADD gave to a sandbox was removed while a container of the sandbox ran,
-//! and ten seconds later the sandbox runs on without it. The runtime called no DEL since the ADD.
+//! **Rule:** an address that a CNI ADD of the runtime gave to a sandbox was removed while a container of the
+//! sandbox ran, and ten seconds later the sandbox is there without it.
 //!
 //! Not flagged: an address that is back in the namespace, on whatever interface (KubeVirt moves it to another
-//! one); a sandbox whose network another kernel has (gVisor takes the addresses away as it starts, Kata
-//! Containers); a sandbox that the runtime has begun to stop; other addresses of the pod, such as virtual
-//! IPs; a sandbox about which records are missing by then, since the DEL may be among them.
+//! one); a sandbox whose network another kernel has (gVisor takes the addresses away before a container runs,
+//! Kata Containers); a sandbox that the runtime has begun to stop, as each DEL of it does; interfaces that
+//! another plugin added (Multus), since they may be taken away from a running pod; other addresses of the
+//! pod, such as virtual IPs; addresses of IPv6 with a lifetime; a sandbox about which records are missing by
+//! then, since the DEL may be among them.
 
-use std::{fmt::Write as _, net::IpAddr, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
 use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::{
-        attachment::{Attachment, lease::Removed},
+        attachment::{Attachment, Lease, lease::Removed},
         sandbox::Sandbox,
     },
     model::{
@@ -28,6 +30,9 @@ use crate::{
 /// there.
 pub(super) const SETTLE: Duration = Duration::from_secs(10);
 
+/// The interface that containerd and CRI-O themselves ask for.
+const OWN: &str = "eth0";
+
 impl Rule for LostNetwork {
     type Subject = ContainerId;
     type Part = Detection;
@@ -43,23 +48,21 @@ impl Rule for LostNetwork {
 }
 
 fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Option<Detection> {
-    if row.is_loopback() || row.is_busy() || row.plugins.iter().any(|plugin| plugin.del.begun > 0) {
+    if row.is_busy() {
         return None;
     }
-    let ran_at = sandbox.containers().iter().map(|it| it.started_at).min()?;
-    let netns = ctx.world.netns.get(sandbox.network.netns?)?;
-    let mut lost: Vec<(&Removed, IpAddr)> = Vec::new();
+    let mut lost: Vec<(&Removed, &Lease)> = Vec::new();
     for lease in &row.leases {
         if let Some(removed) = &lease.removed
-            && removed.at > ran_at
-            && netns.addresses.iter().all(|it| it.address.address != lease.address)
+            && (lease.plugin.is_some() || row.ifname == OWN)
+            && (lease.may_be_on_record() || !lease.stored)
         {
-            lost.push((removed, lease.address));
+            lost.push((removed, lease));
         }
     }
-    lost.sort_by_key(|(removed, address)| (removed.at, *address));
+    lost.sort_by_key(|(removed, lease)| (removed.at, lease.address));
     let (first, _) = lost.first()?;
-    if !netns.is_live() || !sandbox.is_known_until(first.at) {
+    if !sandbox.is_known_until(first.at) {
         return None;
     }
     let settled = ctx.awake(first.at) + SETTLE;
@@ -68,11 +71,11 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
     let kind = Kind::from(LostNetwork {
         ifname: row.ifname.clone(),
-        addresses: lost.iter().map(|(_, address)| *address).collect(),
+        addresses: lost.iter().map(|(_, lease)| lease.address).collect(),
         network: row.network.clone(),
         plugin: plugin.map(|it| it.name.clone()),
         by: first.by.clone().filter(|by| !by.is_kernel_thread()),
-        by_container: first.by_container,
+        by_pod: first.by_pod,
     });
     Some(Detection {
         key: Key::new(kind.into_str(), &[row.container.as_str(), &row.ifname]),
@@ -90,31 +93,39 @@ impl Explain for LostNetwork {
     fn summary(&self) -> String {
         let ifname = escaped(&self.ifname);
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        let mut text = format!("the pod runs without {}, which {ifname} lost", addresses.join(" and "));
+        let mut text = format!("the pod is there without {}, which {ifname} lost", addresses.join(" and "));
         if let Some(by) = &self.by {
-            let inside = if self.by_container { " in a container" } else { "" };
+            let inside = if self.by_pod { " in the pod" } else { "" };
             _ = write!(text, ": {}[{}]{inside} removed it", escaped(&by.comm), by.key.pid);
         }
         text
     }
 
     fn cause(&self) -> &'static str {
-        if self.by_container {
-            "A program in a container removed an address that the CNI plugin had given to the pod, or the interface with \
-             it. The kubelet and the runtime do not notice: the pod stays ready, and nobody reaches it at this address."
+        if self.by_pod {
+            "A program in a container of the pod removed an address that the CNI plugin had given to the pod, or the \
+             interface with it. Nobody reaches the pod at this address. Without a probe over the network it stays ready."
+        } else if self.by.is_some() {
+            "A program outside the pod removed an address that the CNI plugin had given to the pod, or the interface with \
+             it, and the runtime had called no DEL. Nobody reaches the pod at this address. Without a probe over the \
+             network it stays ready."
         } else {
-            "A program of the node removed an address that the CNI plugin had given to a running pod, or the interface with \
-             it, and the runtime had called no DEL. The kubelet and the runtime do not notice: the pod stays ready, and \
-             nobody reaches it at this address."
+            "An address that the CNI plugin had given to the pod was removed, or the interface with it, and the runtime had \
+             called no DEL. No hook saw who did it. Nobody reaches the pod at this address. Without a probe over the \
+             network it stays ready."
         }
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all = Vec::new();
         if let Some(by) = &self.by {
-            let program = escaped(&by.comm);
-            all.push(format!("# Keep {program} from doing it again. Its past, as far as it is known:"));
-            all.push(format!("ps -o pid,lstart,args --pid {} --pid {}", by.key.pid, by.parent.pid));
+            all.push(format!(
+                "# Keep {} from doing it again. If it still runs, or what started it:",
+                escaped(&by.comm)
+            ));
+            let pids = [by.key.pid, by.parent.pid].into_iter().filter(|pid| *pid != 0);
+            let pids: Vec<String> = pids.map(|pid| pid.to_string()).collect();
+            all.push(format!("ps -o pid,lstart,args --pid {}", pids.join(",")));
         }
         all.extend(lines(&[
             "# Only a new sandbox gets a new network. Delete the pod if a controller makes it again: its containers then get",

@@ -168,11 +168,12 @@ impl Explain for PoolExhaustion {
             "# A leak is not known while the runtime or the kubelet is down, and in the first half minute after. Look again:",
             "sandprobe leaks",
             &format!(
-                "# If nothing leaked, {} addresses are too few for the pods that the kubelet admits. Compare PODS:",
+                "# If nothing leaked, {} addresses, and those of the network's other ranges, are too few for the pods that the",
                 self.size
             ),
+            "# kubelet admits. Compare PODS:",
             "kubectl get nodes -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods",
-            "# Lower maxPods in the kubelet's configuration below that, or enlarge the range: host-local's \"ranges\" or \"subnet\"",
+            "# Lower maxPods in the kubelet's configuration below their sum, or enlarge the range: host-local's \"ranges\" or \"subnet\"",
             "# in the network's configuration. flannel takes the node's pod CIDR: remove the node, and add it with a larger one.",
         ])
     }

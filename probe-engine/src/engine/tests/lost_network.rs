@@ -1,5 +1,7 @@
 //! Addresses that running pods lose.
 
+use probe_common::event::class;
+
 use super::{
     containerd::{self, PATH},
     story::{DAEMON, POD_NETNS, SHIM, Story, Who, id},
@@ -40,10 +42,12 @@ fn an_address_that_a_program_of_the_node_removes_is_lost() {
 
 #[test]
 fn the_finding_closes_when_the_address_is_back_or_the_sandbox_stops() {
-    let mut story = running();
-    story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
-    story.at(30_000).address(MANAGER, POD_NETNS, ADDRESS, "eth0").until(31_000).moment();
-    assert!(has(&mut story, CLOSED));
+    for ifname in ["eth0", "k6t-eth0"] {
+        let mut story = running();
+        story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
+        story.at(30_000).address(MANAGER, POD_NETNS, ADDRESS, ifname).until(31_000).moment();
+        assert!(has(&mut story, CLOSED), "{ifname}");
+    }
     let mut story = running();
     story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
     story.at(30_000).cni_done(784, "/usr/lib/cni/bridge", "DEL", PATH).until(31_000).moment();
@@ -61,7 +65,7 @@ fn a_container_that_removes_its_own_address_is_named() {
         network: None,
         plugin: Some("bridge".to_owned()),
         by: None,
-        by_container: true,
+        by_pod: true,
     };
     assert!(it.cause().starts_with("A program in a container"));
     let repair = it.repair(&[id('a')], &["/run/x.sock".to_owned()]);
@@ -77,6 +81,34 @@ fn what_comes_back_or_moves_is_not_lost() {
         story.at(9_000).address(MANAGER, POD_NETNS, ADDRESS, ifname).until(60_000).moment();
         assert!(!has(&mut story, OPENED), "{ifname}");
     }
+}
+
+/// The prefix of an address changes: the new one comes before the old one goes.
+#[test]
+fn an_address_is_lost_with_its_last_copy() {
+    let mut story = running();
+    story.at(5_000).address(MANAGER, POD_NETNS, "10.88.0.5/32", "eth0");
+    story.unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
+    assert!(!has(&mut story, OPENED));
+    let mut story = running();
+    story.at(5_000).address(MANAGER, POD_NETNS, "10.88.0.5/32", "eth0");
+    story.unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0");
+    story.at(30_000).unaddress(MANAGER, POD_NETNS, "10.88.0.5/32", "eth0").until(45_000).moment();
+    assert!(story.run().iter().any(|line| line.starts_with("400") && line.contains(CONFIRMED)));
+}
+
+/// Multus adds the interface, and takes it away again from a running pod.
+#[test]
+fn an_interface_of_another_plugin_may_go() {
+    let other = "10.99.0.5/24";
+    let mut story = Story::new();
+    containerd::start(&mut story);
+    story.at(90).cni(700, 586, "/usr/lib/cni/macvlan", "ADD", PATH);
+    story.address(Who::new(700, 586, "macvlan"), POD_NETNS, other, "net1");
+    story.exit(Who::new(700, 586, "macvlan"), class::CNI, 0);
+    containerd::run(&mut story);
+    story.at(5_000).unaddress(MANAGER, POD_NETNS, other, "net1").until(20_000).moment();
+    assert!(!has(&mut story, OPENED));
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn the_repair_of_a_pool_without_leaks_is_fewer_pods_or_a_larger_range() {
     let (_, it) = exhaustion(&full(&[], &[2, 3, 4, 5]), SMALL);
     assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 0, 0, 0));
     assert!(it.cause().contains("none is known to have leaked"), "{}", it.cause());
-    assert!(repair(&it).contains("4 addresses are too few"), "{}", repair(&it));
+    assert!(repair(&it).contains("4 addresses, and those of the network"), "{}", repair(&it));
     assert!(!repair(&it).contains("--repair-script"), "{}", repair(&it));
 }
 

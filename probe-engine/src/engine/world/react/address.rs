@@ -13,10 +13,14 @@ use crate::{
     model::{change::ChangeKind, fact},
 };
 
+/// `IFA_F_PERMANENT`: the address has no lifetime.
+const PERMANENT: u32 = 0x80;
+
 /// Adds an address that a hook or netlink reports.
 pub(crate) fn added(world: &mut World, ctx: EventContext, it: fact::Address) {
     prove_by_plugin(world, ctx, &it);
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    lease::back(world, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
     if world.netns.keep_address(life, &it) != Kept::Before {
         tell_added(world, ctx, life, &it);
@@ -37,6 +41,7 @@ fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Addres
 /// If they saw an ADD in it begin or end, that ADD most likely added it.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    lease::back(world, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
     // The next listing finds again what found no room.
     let is_new = world.netns.keep_address(life, &it) == Kept::Now;
@@ -61,14 +66,33 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
     if let Some(row) = world.netns.rows.get_mut(&life) {
         row.addresses.retain(|kept| !is_same(kept, it));
     }
-    let by_container = world.cgroups.is_in_container(it.by.cgroup);
-    let by = (it.by.key.pid != 0).then(|| process_of(&it.by));
-    let removed = Removed { at: ctx.at, by, by_container };
-    lease::removed(world, life, it.address.address, &removed);
+    // The pod keeps the address if another interface has it, or it has another prefix.
+    let kept = world.netns.get(life).is_some_and(|row| row.has(it.address.address));
+    if !kept {
+        let removed = lost_by_pod(world, ctx, life, it);
+        lease::removed(world, life, it.address.address, removed.as_ref());
+    }
     let subject = lookup::netns::subject(world, life);
     let wait = lookup::context::wait_of(world, &subject);
     let what = ChangeKind::AddressRemoved { address: it.address, ifname: it.ifname.clone() };
     world.report(ctx, subject, wait, what);
+}
+
+/// Returns who removed an address from a pod, if a container of the pod runs. An address of IPv6 may run out by
+/// itself.
+fn lost_by_pod(world: &World, ctx: EventContext, life: u64, it: &fact::Address) -> Option<Removed> {
+    if it.address.address.is_ipv6() && it.flags & PERMANENT == 0 {
+        return None;
+    }
+    let sandbox = world.sandboxes.get(world.netns.get(life)?.sandbox.as_ref()?)?;
+    let runs = sandbox.containers().iter().any(|run| run.started_at <= ctx.at && run.ended.is_none());
+    if !runs || sandbox.is_stopped() || sandbox.ending.stop_at.is_some() {
+        return None;
+    }
+    let container = world.cgroups.container_of(it.by.cgroup);
+    let by_pod = sandbox.containers().iter().any(|run| Some(&run.id) == container);
+    let by = (it.by.key.pid != 0).then(|| process_of(&it.by));
+    Some(Removed { at: ctx.at, by, by_pod })
 }
 
 fn is_same(kept: &Address, it: &fact::Address) -> bool {

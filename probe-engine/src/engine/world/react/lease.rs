@@ -6,7 +6,10 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{
-    engine::world::{EventContext, World, table::attachment::lease::Removed},
+    engine::world::{
+        EventContext, World,
+        table::attachment::lease::{Lease, Removed},
+    },
     model::{
         fact::{self, StoreRead},
         id::ContainerId,
@@ -40,15 +43,28 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     let known = row.leases.iter().any(|lease| lease.address == it.address.address);
     let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
     if known || open.is_some() {
-        let lease = row.lease(it.address.address, ctx.at, open.as_deref());
-        lease.kernel = Some(life);
-        lease.removed = None;
+        row.lease(it.address.address, ctx.at, open.as_deref()).kernel = Some(life);
     }
 }
 
-/// Notes that an address was removed from a namespace.
-pub(crate) fn removed(world: &mut World, life: u64, address: IpAddr, removed: &Removed) {
-    left_kernel(world, life, Some(address), Some(removed));
+/// Notes that an address was removed from a namespace. `removed: None` if the pod did not run then.
+pub(crate) fn removed(world: &mut World, life: u64, address: IpAddr, removed: Option<&Removed>) {
+    left_kernel(world, life, Some(address), removed);
+}
+
+/// Notes that an address that was removed is back in the namespace, perhaps on another interface.
+pub(crate) fn back(world: &mut World, life: u64, address: IpAddr) {
+    let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
+    let is_it = |lease: &Lease| lease.address == address && lease.removed.is_some();
+    let rows = world.attachments.of(&id).filter(|row| row.leases.iter().any(is_it));
+    let keys: Vec<_> = rows.map(|row| (id.clone(), row.ifname.clone())).collect();
+    for key in keys {
+        let Some(row) = world.attachments.rows.get_mut(&key) else { continue };
+        for lease in row.leases.iter_mut().filter(|lease| is_it(lease)) {
+            lease.kernel = Some(life);
+            lease.removed = None;
+        }
+    }
 }
 
 /// Notes that a namespace with all its addresses is gone.

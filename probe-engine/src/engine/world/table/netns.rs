@@ -4,7 +4,7 @@ pub(crate) mod address;
 pub(crate) mod rows;
 pub(crate) mod watch;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_with::{DisplayFromStr, serde_as};
@@ -128,6 +128,11 @@ impl State {
 }
 
 impl Netns {
+    /// Whether an interface in it has this address.
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|it| it.address.address == address)
+    }
+
     #[must_use]
     pub(crate) fn is_live(&self) -> bool {
         self.state == State::Live

@@ -37,7 +37,7 @@ pub(crate) struct Lease {
     /// Since when the address has waited for a daemon of its plugin to free it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queued_since: Option<Timestamp>,
-    /// The address was removed from the namespace.
+    /// The address was removed from the namespace while the pod ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) removed: Option<Box<Removed>>,
     /// The last question about the address, to a store that is asked.
@@ -52,9 +52,9 @@ pub(crate) struct Removed {
     /// Who removed it. None: no hook saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<Process>,
-    /// It was a process in a container.
+    /// It was a process in a container of the pod.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) by_container: bool,
+    pub(crate) by_pod: bool,
 }
 
 /// The last question about an address.
