@@ -321,7 +321,7 @@ fn a_configuration_that_cannot_be_read_is_not_called_a_store() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(text(&output.stdout).contains(AS_FAR), "{}", text(&output.stdout));
-    let why = "could not look everywhere: a network's configuration cannot be read: /etc/cni/net.d/00-a.conflist: not a plain \
+    let why = "could not look everywhere: a network's configuration cannot be read: /etc/cni/net.d/00-a.conflist: not a regular \
                file or directory; make it a file, or remove it\n";
     assert!(said.contains(why), "{said}");
 }
