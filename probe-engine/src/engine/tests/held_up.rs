@@ -100,6 +100,22 @@ fn a_pod_that_came_and_went_early_in_a_long_pause_is_a_gap() {
     assert_eq!(gaps(&story), [(2000, 300_001)]);
 }
 
+/// The answer of netlink comes before the record of the end.
+#[test]
+fn an_answer_that_overtakes_the_end_of_its_namespace_is_a_gap_then() {
+    let mut story = node(Mechanism::Netlink);
+    read(story.at(2000).netns(DAEMON, 41, 0), 9000);
+    unwatched(&mut story, 41, 2000);
+    assert_eq!(gaps(&story), [], "it may live");
+    for (end, expected) in [(5000, vec![(2000, 9001)]), (20_000, Vec::new())] {
+        let mut story = node(Mechanism::Netlink);
+        read(story.at(2000).netns(DAEMON, 41, 0), 9000);
+        unwatched(&mut story, 41, 2000);
+        read(story.at(end).dropped(41, 0), 30_000);
+        assert_eq!(gaps(&story), expected, "it ended at {end}");
+    }
+}
+
 /// The agent is held up in the same way, and has missed nothing for sure: it finds what still lives, a hook
 /// reports the addresses, or the node was suspended.
 #[test]

@@ -113,6 +113,7 @@ pub(crate) fn drop_life(world: &mut World, ctx: EventContext, life: u64, by: Opt
     lease::dropped(world, life);
     world.report(ctx, subject.clone(), wait, ChangeKind::NetnsDestroyed { by: by.clone() });
     addresses_gone(world, ctx, &subject, unheard);
+    watch::ended(world, ctx, life);
     if let Some(sandbox) = sandbox {
         sandbox::lost_netns(world, ctx, &sandbox, by);
     }

@@ -115,7 +115,7 @@ pub(crate) fn unwatched(
         return;
     }
     let before = row.watch_failed.map_or(0, |failed| failed.times);
-    let failed = Failed { times: before.saturating_add(1), at };
+    let failed = Failed { times: before.saturating_add(1), at, unheard_since };
     row.watch_failed = Some(failed);
     let is_listed = row.is_live() && row.is_listable();
     if let Some(again) = failed.again_at() {
@@ -123,6 +123,19 @@ pub(crate) fn unwatched(
     } else if is_listed && !world.netns.get(life).is_some_and(|row| lookup::netns::sees_end(world, row)) {
         // It may have ended before its watch began.
         gap::netlink_missed(world, at);
+    }
+}
+
+/// Notes the end of a namespace for which netlink looked in vain. The answer can come before the record of the
+/// end.
+pub(crate) fn ended(world: &mut World, ctx: EventContext, life: u64) {
+    let Some(row) = world.netns.get(life) else { return };
+    if let Some(failed) = row.watch_failed
+        && let Some(since) = failed.unheard_since
+        && ctx.at <= failed.at
+        && world.coverage.hears_addresses()
+    {
+        unheard(world, EventContext { at: failed.at, ..ctx }, row.key, since);
     }
 }
 

@@ -19,6 +19,9 @@ pub(crate) struct Failed {
     /// How often, and when last.
     pub(crate) times: u32,
     pub(crate) at: Timestamp,
+    /// Since when its addresses were unheard, if netlink was asked for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unheard_since: Option<Timestamp>,
 }
 
 /// At most this many new namespaces are watched at once in a second.
