@@ -5,9 +5,7 @@
 //! environment only, and there is no safe way to put it there.
 
 #[cfg(not(feature = "live"))]
-fn main() {
-    set_is_optimized();
-}
+fn main() {}
 
 #[cfg(feature = "live")]
 #[path = "build/docs.rs"]
@@ -15,18 +13,9 @@ mod docs;
 
 #[cfg(feature = "live")]
 fn main() {
-    set_is_optimized();
     if let Err(why) = ebpf::build().and_then(|()| built_docs()) {
         // This form reaches the user in one line, without the build script's own output around it.
         println!("cargo::error={why}");
-    }
-}
-
-/// Sets the sources' `is_optimized`: a `memcpy` in Rust calls itself if the compiler inlines nothing.
-fn set_is_optimized() {
-    println!("cargo::rustc-check-cfg=cfg(is_optimized)");
-    if std::env::var("OPT_LEVEL").is_ok_and(|level| level != "0") {
-        println!("cargo::rustc-cfg=is_optimized");
     }
 }
 

@@ -2,7 +2,7 @@
 
 #[cfg(any(test, target_env = "musl"))]
 mod memcmp;
-#[cfg(all(target_arch = "x86_64", any(test, all(target_env = "musl", is_optimized))))]
+#[cfg(all(target_arch = "x86_64", any(test, target_env = "musl")))]
 mod memcpy;
 
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ const BLOCK: usize = 64;
 /// # Safety
 ///
 /// `from` is valid for reads of `len` bytes, and `to` for writes.
-#[cfg_attr(all(target_env = "musl", is_optimized), unsafe(no_mangle))]
+#[cfg_attr(all(target_env = "musl", not(debug_assertions)), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { copy(to, from, len) };
@@ -25,7 +25,7 @@ pub(crate) unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize)
 /// # Safety
 ///
 /// As for [`memcpy`].
-#[cfg_attr(all(target_env = "musl", is_optimized), unsafe(no_mangle))]
+#[cfg_attr(all(target_env = "musl", not(debug_assertions)), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { copy(to, from, len) };
