@@ -19,8 +19,7 @@ fn an_address_that_somebody_removes_is_found_until_the_sandbox_is_stopped() -> R
         event["event"] == "container.started" && event["pod"]["name"] == pod.name
     })?;
     let netns = format!("--net=/proc/{}/ns/net", start.sandbox.pid);
-    // The host's side of the pair goes with it, as the pod's side goes with that.
-    command::run("nsenter", &[&netns, "ip", "link", "delete", "eth0"])?;
+    command::run("nsenter", &[&netns, "ip", "-4", "address", "flush", "dev", "eth0"])?;
     until_confirmed(&mut stream, &["lost_network"])?;
     for sandbox in kubelet.cri().list_pod_sandbox()? {
         kubelet.stop_sandbox(&sandbox.id)?;
