@@ -78,8 +78,8 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
     world.report(ctx, subject, wait, what);
 }
 
-/// Returns who removed an address from a pod, if a container of the pod runs. An address of IPv6 may run out by
-/// itself.
+/// Returns who removed an address from a pod, if a container of the pod runs. An address of IPv6 may run out
+/// by itself.
 fn lost_by_pod(world: &World, ctx: EventContext, life: u64, it: &fact::Address) -> Option<Removed> {
     if it.address.address.is_ipv6() && it.flags & PERMANENT == 0 {
         return None;

@@ -6,10 +6,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use crate::{
-    engine::world::{
-        EventContext, World,
-        table::attachment::lease::{Lease, Removed},
-    },
+    engine::world::{EventContext, World, table::attachment::lease::Removed},
     model::{
         fact::{self, StoreRead},
         id::ContainerId,
@@ -55,12 +52,11 @@ pub(crate) fn removed(world: &mut World, life: u64, address: IpAddr, removed: Op
 /// Notes that an address that was removed is back in the namespace, perhaps on another interface.
 pub(crate) fn back(world: &mut World, life: u64, address: IpAddr) {
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
-    let is_it = |lease: &Lease| lease.address == address && lease.removed.is_some();
-    let rows = world.attachments.of(&id).filter(|row| row.leases.iter().any(is_it));
+    let rows = world.attachments.of(&id).filter(|row| row.leases.iter().any(|it| it.is_removed(address)));
     let keys: Vec<_> = rows.map(|row| (id.clone(), row.ifname.clone())).collect();
     for key in keys {
         let Some(row) = world.attachments.rows.get_mut(&key) else { continue };
-        for lease in row.leases.iter_mut().filter(|lease| is_it(lease)) {
+        for lease in row.leases.iter_mut().filter(|lease| lease.is_removed(address)) {
             lease.kernel = Some(life);
             lease.removed = None;
         }

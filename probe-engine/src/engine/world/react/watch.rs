@@ -126,8 +126,8 @@ pub(crate) fn unwatched(
     }
 }
 
-/// Notes the end of a namespace for which netlink looked in vain. The answer can come before the record of the
-/// end.
+/// Notes the end of a namespace for which netlink looked in vain. The answer can come before the record of
+/// the end.
 pub(crate) fn ended(world: &mut World, ctx: EventContext, life: u64) {
     let Some(row) = world.netns.get(life) else { return };
     if let Some(failed) = row.watch_failed

@@ -81,6 +81,11 @@ pub(crate) struct Doubt {
 pub(crate) const LEASES: usize = 1024;
 
 impl Lease {
+    /// Whether this address was removed from its namespace.
+    pub(crate) fn is_removed(&self, address: IpAddr) -> bool {
+        self.address == address && self.removed.is_some()
+    }
+
     /// Whether a record or a namespace shows that the address is still given.
     #[must_use]
     pub(crate) fn is_vouched(&self) -> bool {
