@@ -112,6 +112,8 @@ struct Asker {
     group: Option<Group>,
     refused_until: Option<Instant>,
     failing_since: Option<Instant>,
+    /// The first address whose records had another form than expected, since the last answer.
+    unfit: Option<IpAddr>,
     reported: Option<StoreAnswer>,
     was_unclear: bool,
 }
@@ -177,6 +179,7 @@ impl Asker {
             group: None,
             refused_until: None,
             failing_since: None,
+            unfit: None,
             reported: None,
             was_unclear: false,
         }
@@ -232,12 +235,16 @@ impl Asker {
             Err(Unanswered::Closed) => return Err(Closed),
             // The engine asks again after a while.
             Err(Unanswered::Unclear(why)) => self.warn_once(&why),
-            Err(Unanswered::Unfit(why)) if asked.is_some() => {
-                self.warn_once(&why);
-                return self.fails().await;
-            }
             Err(Unanswered::Unfit(why)) => {
-                self.link.fails(&Failure::Unfit(why));
+                let Some(asked) = &asked else {
+                    self.link.fails(&Failure::Unfit(why));
+                    return self.fails().await;
+                };
+                self.warn_once(&why);
+                // The records of one address may be damaged while all others are fine.
+                if *self.unfit.get_or_insert(asked.address) == asked.address {
+                    return Ok(());
+                }
                 return self.fails().await;
             }
             Err(Unanswered::Failed(failure, right)) => {
@@ -259,6 +266,9 @@ impl Asker {
         }
         self.link.works();
         self.failing_since = None;
+        if asked.is_some() {
+            self.unfit = None;
+        }
         self.report(StoreAnswer::Answers).await
     }
 

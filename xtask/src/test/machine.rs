@@ -133,6 +133,11 @@ const LIMIT: Duration = Duration::from_secs(12 * 60);
 /// The time of eight boots, five of which start all pods of a node.
 const LIMIT_OF_RECOVERY: Duration = Duration::from_secs(25 * 60);
 const MARGIN: Duration = Duration::from_secs(60);
+/// The niceness of VMs: this machine's own tests, which wait for most of the time, go on at once when they
+/// can.
+const BELOW_OURS: u8 = 5;
+/// The niceness of checks that take only idle processors.
+const LOWEST: u8 = 19;
 /// Each VM has a disk and 1.5 GiB of memory.
 const MAX_LANES: usize = 4;
 
@@ -202,11 +207,11 @@ impl fmt::Display for Machine {
     }
 }
 
-/// What runs at the same time as the tests in VMs. These leave half of the processors idle, because most of
-/// them wait for something.
+/// What runs at the same time as the tests in VMs.
 #[derive(Default)]
 pub(super) struct Beside {
-    /// This machine's own tests.
+    /// This machine's own tests. Most of their time they wait for something, so a VM runs on each processor
+    /// all the same.
     pub(super) here: Option<Step>,
     /// What takes only idle processors, one after the other.
     pub(super) checks: Vec<Step>,
@@ -254,9 +259,13 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, Beside { here, checks }: Beside)
         machines.flat_map(|machine| runs(machine, pods)).partition(|run| run.is_timed);
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
-    let steps = here.into_iter().chain(others.into_iter().map(|run| run.step(&xtask))).collect();
-    let checks = checks.into_iter().map(Step::at_low_priority).collect();
-    tier.queues(vec![Queue { steps, lanes: lanes() }, Queue { steps: checks, lanes: 1 }]);
+    let others = others.into_iter().map(|run| run.step(&xtask).at_priority(BELOW_OURS)).collect();
+    let checks = checks.into_iter().map(|check| check.at_priority(LOWEST)).collect();
+    tier.queues(vec![
+        Queue { steps: here.into_iter().collect(), lanes: 1 },
+        Queue { steps: others, lanes: lanes() },
+        Queue { steps: checks, lanes: 1 },
+    ]);
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }
 

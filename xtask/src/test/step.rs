@@ -65,10 +65,10 @@ pub(super) enum Said {
 }
 
 impl Step {
-    /// Lets the step use only what the other programs of this machine leave of its processors.
-    pub(super) fn at_low_priority(self) -> Self {
+    /// Lets other programs go first: `nice` is from 1 to 19.
+    pub(super) fn at_priority(self, nice: u8) -> Self {
         let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(self.command.get_program()).args(self.command.get_args());
+        command.arg("-n").arg(nice.to_string()).arg(self.command.get_program()).args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -139,7 +139,7 @@ pub(super) fn side_by_side(queues: Vec<Queue>, deadline: Option<Instant>, mut re
     let mut places = 0..;
     let mut lanes = Vec::new();
     for queue in queues {
-        let steps: Vec<_> = places.by_ref().zip(queue.steps).collect();
+        let steps: Vec<_> = queue.steps.into_iter().zip(places.by_ref()).collect();
         let waiting = Arc::new(Mutex::new(steps.into_iter()));
         lanes.extend(iter::repeat_n(waiting, queue.lanes.max(1)));
     }
@@ -148,7 +148,7 @@ pub(super) fn side_by_side(queues: Vec<Queue>, deadline: Option<Instant>, mut re
         for waiting in lanes {
             let said = said.clone();
             scope.spawn(move || {
-                while let Some((at, mut step)) = take_next(&waiting) {
+                while let Some((mut step, at)) = take_next(&waiting) {
                     let _gone = said.send(Said::Begun(step.name.clone()));
                     let mut lines = Vec::new();
                     let came = step.run(deadline, Output::Both, |line| lines.push(line.to_owned()));
@@ -364,7 +364,7 @@ mod tests {
             step("mkfifo pipe; : > open; echo one; cat pipe; : > done"),
             step("test -e done && echo two"),
         ];
-        let other = step("until [ -e open ]; do :; done; echo through > pipe; nice").at_low_priority();
+        let other = step("until [ -e open ]; do :; done; echo through > pipe; nice").at_priority(19);
         let queues = vec![Queue { steps: one, lanes: 1 }, Queue { steps: vec![other], lanes: 1 }];
         let expected = [(0, "one through"), (1, "two"), (2, "19")];
         assert_eq!(ended(queues), expected.map(|(at, said)| (at, true, said.to_owned())));

@@ -35,7 +35,7 @@ pub(super) const READ: Duration = Duration::from_secs(10);
 /// By then a kubelet that restarts, or is replaced by another version, runs again.
 pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
-const OF_LOSS: [FindingKind; 12] = [
+const OF_LOSS: [FindingKind; 13] = [
     FindingKind::LeakedAddress,
     FindingKind::DuplicateSandbox,
     FindingKind::SandboxesReplaced,
@@ -48,6 +48,7 @@ const OF_LOSS: [FindingKind; 12] = [
     FindingKind::PhantomSandbox,
     FindingKind::StaleRuntimeStatus,
     FindingKind::MissedRuntimeEvent,
+    FindingKind::LostNetwork,
 ];
 
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {

@@ -66,10 +66,10 @@ impl Rule for DuplicateAddress {
     }
 }
 
-/// Whether the sandbox has the address: it lives, or a DEL has begun and the kernel still shows the sandbox's
-/// address and a process.
+/// Whether the sandbox has the address: it lives and has not lost it, or a DEL has begun and the kernel still
+/// shows the sandbox's address and a process.
 fn is_held(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> bool {
-    if row.gapped || row.inferred {
+    if row.gapped || row.inferred || lease.removed.is_some() {
         return false;
     }
     if row.has_begun_del() {

@@ -1,12 +1,12 @@
-//! **Rule:** an address that a CNI ADD of the runtime gave to a sandbox was removed while a container of the
-//! sandbox ran, and ten seconds later the sandbox is there without it.
+//! **Rule:** an address that a CNI ADD of the runtime gave to a sandbox was removed, and ten seconds later the
+//! sandbox is there without it, and a container has run in it since.
 //!
 //! Not flagged: an address that is back in the namespace, on whatever interface (KubeVirt moves it to another
-//! one); a sandbox whose network another kernel has (gVisor takes the addresses away before a container runs,
-//! Kata Containers); a sandbox that the runtime has begun to stop, as each DEL of it does; interfaces that
-//! another plugin added (Multus), since they may be taken away from a running pod; other addresses of the
-//! pod, such as virtual IPs; addresses of IPv6 with a lifetime; a sandbox about which records are missing by
-//! then, since the DEL may be among them.
+//! one); an address that the runtime took before a container ran (gVisor), and a sandbox whose network
+//! another kernel has (gVisor, Kata Containers); a sandbox that the runtime has begun to stop, as each DEL of
+//! it does; interfaces that another plugin added (Multus), since they may be taken away from a running pod;
+//! other addresses of the pod, such as virtual IPs; addresses of IPv6 with a lifetime; a sandbox about which
+//! records are missing by then, since the DEL may be among them.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -17,8 +17,10 @@ use crate::{
         sandbox::Sandbox,
     },
     model::{
+        fact::List,
         finding::{Explain, Key, Kind, LostNetwork, Severity},
         id::ContainerId,
+        process::Process,
     },
     words::{
         escape::escaped,
@@ -62,19 +64,27 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
     }
     lost.sort_by_key(|(removed, lease)| (removed.at, lease.address));
     let (first, _) = lost.first()?;
-    if !sandbox.is_known_until(first.at) {
+    let mut runs = sandbox.containers().iter();
+    let has_run = runs.any(|run| run.ended.as_ref().is_none_or(|ended| ended.at > first.at));
+    if !has_run || !sandbox.is_known_until(first.at) {
         return None;
     }
     let settled = ctx.awake(first.at) + SETTLE;
-    let is_settled = ctx.now >= settled;
-    let verdict = if is_settled { Verdict::Confirmed } else { Verdict::Watched { until: Some(settled) } };
+    let verdict = if ctx.world.lists.is_in_doubt_since(List::Addresses, first.at) {
+        // The record that the address is back may be among those that were lost.
+        Verdict::Watched { until: Some(ctx.now + SETTLE) }
+    } else if ctx.now < settled {
+        Verdict::Watched { until: Some(settled) }
+    } else {
+        Verdict::Confirmed
+    };
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
     let kind = Kind::from(LostNetwork {
         ifname: row.ifname.clone(),
         addresses: lost.iter().map(|(_, lease)| lease.address).collect(),
         network: row.network.clone(),
         plugin: plugin.map(|it| it.name.clone()),
-        by: first.by.clone().filter(|by| !by.is_kernel_thread()),
+        by: first.by.clone(),
         by_pod: first.by_pod,
     });
     Some(Detection {
@@ -89,12 +99,19 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
     })
 }
 
+impl LostNetwork {
+    /// Returns the program that removed the address, if a hook saw it and it was not the kernel itself.
+    fn program(&self) -> Option<&Process> {
+        self.by.as_ref().filter(|by| !by.is_kernel_thread())
+    }
+}
+
 impl Explain for LostNetwork {
     fn summary(&self) -> String {
         let ifname = escaped(&self.ifname);
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let mut text = format!("the pod is there without {}, which {ifname} lost", addresses.join(" and "));
-        if let Some(by) = &self.by {
+        if let Some(by) = self.program() {
             let inside = if self.by_pod { " in the pod" } else { "" };
             _ = write!(text, ": {}[{}]{inside} removed it", escaped(&by.comm), by.key.pid);
         }
@@ -105,10 +122,14 @@ impl Explain for LostNetwork {
         if self.by_pod {
             "A program in a container of the pod removed an address that the CNI plugin had given to the pod, or the \
              interface with it. Nobody reaches the pod at this address. Without a probe over the network it stays ready."
-        } else if self.by.is_some() {
+        } else if self.program().is_some() {
             "A program outside the pod removed an address that the CNI plugin had given to the pod, or the interface with \
              it, and the runtime had called no DEL. Nobody reaches the pod at this address. Without a probe over the \
              network it stays ready."
+        } else if self.by.is_some() {
+            "The kernel itself removed an address that the CNI plugin had given to the pod, as it does when the network \
+             namespace with the other end of the veth pair ends, and the runtime had called no DEL. Nobody reaches the pod \
+             at this address. Without a probe over the network it stays ready."
         } else {
             "An address that the CNI plugin had given to the pod was removed, or the interface with it, and the runtime had \
              called no DEL. No hook saw who did it. Nobody reaches the pod at this address. Without a probe over the \
@@ -117,8 +138,10 @@ impl Explain for LostNetwork {
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
-        let mut all = Vec::new();
-        if let Some(by) = &self.by {
+        let mut all = lines(&[
+            "# Leave it if a virtual machine runs in the pod and has taken the address over.",
+        ]);
+        if let Some(by) = self.program() {
             all.push(format!(
                 "# Keep {} from doing it again. If it still runs, or what started it:",
                 escaped(&by.comm)

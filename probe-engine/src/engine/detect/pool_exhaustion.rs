@@ -28,6 +28,8 @@ pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Fewer leaks give no rate.
 pub(super) const LEAKS: usize = 3;
+/// If less than this part of a full pool was lost (a quarter), that alone does not explain why it is full.
+const FEW: u64 = 4;
 /// Pods that start and stop may use all addresses for this long.
 pub(super) const MOMENT: Duration = Duration::from_secs(30);
 
@@ -136,8 +138,8 @@ impl Explain for PoolExhaustion {
                  unless the network has another range with free addresses."
             }
             (true, false, false) => {
-                "No address of the range is free, and none is known to have leaked. Each ADD fails, unless the network has \
-                 another range with free addresses."
+                "No address of the range is free, and none of them is known to have leaked. Each ADD fails, unless the network \
+                 has another range with free addresses."
             }
             (false, ..) => {
                 "Addresses of the range leak, and no DEL frees these. ADD succeeds until none is free."
@@ -147,14 +149,13 @@ impl Explain for PoolExhaustion {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let script = "sandprobe leaks --repair-script > free.sh";
-        if self.leaked > 0 {
-            return lines(&[
+        let mut all = if self.leaked > 0 {
+            lines(&[
                 "# This writes a script that frees the leaked addresses, each after a check of its own. Read it before you run it.",
                 script,
-            ]);
-        }
-        if self.ownerless > 0 {
-            return lines(&[
+            ])
+        } else if self.ownerless > 0 {
+            lines(&[
                 &format!(
                     "# {} of the addresses have a file that names no sandbox. If nobody reserved them on purpose,",
                     self.ownerless
@@ -162,20 +163,27 @@ impl Explain for PoolExhaustion {
                 "# this writes a script that frees them. Read it before you run it.",
                 "sandprobe findings --kind ownerless_reservation",
                 script,
-            ]);
+            ])
+        } else {
+            lines(&[
+                "# A leak is not known while the runtime or the kubelet is down, and in the first half minute after. Look again:",
+                "sandprobe leaks",
+            ])
+        };
+        let lost = self.leaked.saturating_add(self.ownerless);
+        if self.free == 0 && lost.saturating_mul(FEW) < self.size {
+            all.extend(lines(&[
+                &format!(
+                    "# Apart from leaks, {} addresses, and those of the network's other ranges, may be too few for the pods that the",
+                    self.size
+                ),
+                "# kubelet admits. Compare PODS:",
+                "kubectl get nodes -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods",
+                "# Lower maxPods in the kubelet's configuration below their sum, or enlarge the range: host-local's \"ranges\" or \"subnet\"",
+                "# in the network's configuration. flannel takes the node's pod CIDR: remove the node, and add it with a larger one.",
+            ]));
         }
-        lines(&[
-            "# A leak is not known while the runtime or the kubelet is down, and in the first half minute after. Look again:",
-            "sandprobe leaks",
-            &format!(
-                "# If nothing leaked, {} addresses, and those of the network's other ranges, are too few for the pods that the",
-                self.size
-            ),
-            "# kubelet admits. Compare PODS:",
-            "kubectl get nodes -o custom-columns=NAME:.metadata.name,PODS:.status.allocatable.pods",
-            "# Lower maxPods in the kubelet's configuration below their sum, or enlarge the range: host-local's \"ranges\" or \"subnet\"",
-            "# in the network's configuration. flannel takes the node's pod CIDR: remove the node, and add it with a larger one.",
-        ])
+        all
     }
 
     fn forget_numbers(&mut self) {

@@ -19,7 +19,7 @@ use crate::{
 
 const MAIN: Who = Who::new(693, SHIM, "nginx").within(22, POD_NETNS);
 
-fn node(story: &mut Story, complete: bool) {
+pub(super) fn node(story: &mut Story, complete: bool) {
     story.list(List::Pods, complete, |story| {
         story.listed(Fact::PodFound {
             uid: uid(),

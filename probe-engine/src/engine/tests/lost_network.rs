@@ -4,9 +4,15 @@ use probe_common::event::class;
 
 use super::{
     containerd::{self, PATH},
-    story::{DAEMON, POD_NETNS, SHIM, Story, Who, id},
+    listing,
+    story::{self, DAEMON, POD_NETNS, SHIM, Story, Who, id},
 };
-use crate::model::finding::{Explain as _, LostNetwork};
+use crate::model::{
+    fact::{CacheFound, Fact, List, Loss, Origin},
+    finding::{Explain as _, LostNetwork},
+    id::{Subnet, TaskKey},
+    process::Process,
+};
 
 const ADDRESS: &str = "10.88.0.5/24";
 const OPENED: &str = "finding.opened lost_network/";
@@ -68,6 +74,10 @@ fn a_container_that_removes_its_own_address_is_named() {
         by_pod: true,
     };
     assert!(it.cause().starts_with("A program in a container"));
+    let kthread = Process { parent: TaskKey::new(2, 0), comm: "kworker/0:1".to_owned(), ..Process::default() };
+    let by_kernel = LostNetwork { by: Some(kthread), by_pod: false, ..it.clone() };
+    assert!(by_kernel.cause().starts_with("The kernel itself"));
+    assert!(!by_kernel.summary().contains("kworker"));
     let repair = it.repair(&[id('a')], &["/run/x.sock".to_owned()]);
     let stop = format!("crictl --runtime-endpoint 'unix:///run/x.sock' stopp {}", id('a'));
     assert_eq!(repair.last(), Some(&stop));
@@ -97,6 +107,87 @@ fn an_address_is_lost_with_its_last_copy() {
     assert!(story.run().iter().any(|line| line.starts_with("400") && line.contains(CONFIRMED)));
 }
 
+/// Its addresses are listed before the records that say which of them an ADD gave.
+#[test]
+fn a_pod_from_before_the_agent_loses_its_address() {
+    let mut story = Story::new();
+    listing::node(story.at(10), true);
+    story.list(List::CniCache, true, |story| {
+        story.listed(Fact::CacheFound(CacheFound {
+            network: "net".to_owned(),
+            container: id('a'),
+            ifname: "eth0".to_owned(),
+            addresses: vec![Subnet { address: "10.88.0.5".parse().expect("an address"), prefix: 24 }],
+            netns: Some(PATH.to_owned()),
+            args: vec![("K8S_POD_NAME".to_owned(), "web-0".to_owned())],
+        }));
+    });
+    story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+}
+
+/// The listing of files sees another prefix than the hook, where the plugin `ptp` replaced the route.
+#[test]
+fn a_listing_that_guesses_the_prefix_hides_no_loss() {
+    let mut story = running();
+    story.at(3_000).list(List::Addresses, true, |story| {
+        let found = story::address(Who::new(0, 0, ""), POD_NETNS, "10.88.0.5/32", "eth0");
+        story.listed(Fact::AddressFound(found));
+    });
+    story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+    assert!(!has(&mut story, "10.88.0.5/32"), "it is no new address");
+}
+
+/// The listing read the address before it was removed, and is reported after that.
+#[test]
+fn a_listing_that_is_late_brings_no_address_back() {
+    let mut story = running();
+    story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").at(5_100).moment();
+    story.at(4_900).listed(Fact::AddressFound(story::address(Who::new(0, 0, ""), POD_NETNS, ADDRESS, "eth0")));
+    story.until(20_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+}
+
+/// The interface has another name when its address goes.
+#[test]
+fn a_renamed_interface_hides_no_loss() {
+    let mut story = running();
+    story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "old0").until(20_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+}
+
+/// The word that the address is back may be lost. The next listing decides.
+#[test]
+fn nothing_is_confirmed_while_addresses_are_in_doubt() {
+    let lost = || {
+        let mut story = running();
+        story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0");
+        let fact = Fact::Lost { what: Loss::NetlinkSocket, count: 1, since: None };
+        story.at(5_001).say(Origin::Netlink, fact).until(30_000).moment();
+        story
+    };
+    assert!(!has(&mut lost(), OPENED));
+    let mut story = lost();
+    story.list(List::Addresses, true, |_| {}).until(60_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+}
+
+/// A network manager takes the new interface before the first container runs, or between two runs.
+#[test]
+fn an_address_that_goes_while_no_container_runs_is_lost() {
+    let mut story = Story::new();
+    containerd::start(&mut story);
+    story.at(90).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0");
+    containerd::run(&mut story);
+    story.until(60_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+    let mut story = Story::new();
+    containerd::start(&mut story);
+    story.at(90).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(60_000).moment();
+    assert!(!has(&mut story, OPENED), "no container ran yet");
+}
+
 /// Multus adds the interface, and takes it away again from a running pod.
 #[test]
 fn an_interface_of_another_plugin_may_go() {
@@ -123,7 +214,7 @@ fn what_a_stop_or_a_start_takes_is_not_lost() {
     story.at(90).unaddress(DAEMON, POD_NETNS, ADDRESS, "eth0");
     containerd::run(&mut story);
     story.until(60_000).moment();
-    assert!(!has(&mut story, OPENED), "the pod started");
+    assert!(!has(&mut story, OPENED), "the runtime took it");
     // A DEL that has begun, and hangs.
     let mut story = running();
     story.at(5_000).cni(784, 500, "/usr/lib/cni/bridge", "DEL", PATH);

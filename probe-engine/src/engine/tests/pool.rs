@@ -212,9 +212,15 @@ fn the_repair_of_a_pool_that_ownerless_files_fill_frees_these() {
 fn the_repair_of_a_pool_without_leaks_is_fewer_pods_or_a_larger_range() {
     let (_, it) = exhaustion(&full(&[], &[2, 3, 4, 5]), SMALL);
     assert_eq!((it.used, it.ownerless, it.leaked, it.free), (4, 0, 0, 0));
-    assert!(it.cause().contains("none is known to have leaked"), "{}", it.cause());
+    assert!(it.cause().contains("none of them is known to have leaked"), "{}", it.cause());
     assert!(repair(&it).contains("4 addresses, and those of the network"), "{}", repair(&it));
     assert!(!repair(&it).contains("--repair-script"), "{}", repair(&it));
+    // One leak of many addresses does not explain why none is free.
+    for (leaked, is_few) in [(63, true), (64, false)] {
+        let it = PoolExhaustion { size: 254, leaked, ..it.clone() };
+        assert!(repair(&it).contains("--repair-script"), "{}", repair(&it));
+        assert_eq!(repair(&it).contains("maxPods"), is_few, "{}", repair(&it));
+    }
 }
 
 #[test]

@@ -86,6 +86,8 @@ struct Events {
     starts: BTreeMap<ContainerId, Start>,
     sandboxes: BTreeMap<ContainerId, SandboxSeen>,
     findings: BTreeMap<Key, FindingSeen>,
+    /// How many addresses the findings from before the recording were about then.
+    earlier_counts: BTreeMap<Key, usize>,
     gaps: u64,
     /// The pods that had a sandbox before the recording.
     earlier: BTreeSet<PodId>,
@@ -155,6 +157,8 @@ impl Events {
         self.earlier = pods.filter_map(|pod| PodId::of(&pod.named())).collect();
         let confirmed = engine.findings().filter(|it| it.stage == Stage::Confirmed);
         self.findings = confirmed.map(|it| (it.key.clone(), FindingSeen::of(it))).collect();
+        let counts = self.findings.iter().map(|(key, seen)| (key.clone(), seen.count));
+        self.earlier_counts = counts.collect();
     }
 
     fn take(&mut self, change: Change) {
@@ -218,9 +222,13 @@ impl Events {
             if let Some(pod) = pod.and_then(|id| pods.get_mut(&id)) {
                 *pod.findings.entry(kind).or_default() += 1;
                 row.count += 1;
-            } else if since >= self.began {
-                row.count += count;
-                row.others += count;
+            } else {
+                // Leaks may have joined one from before the recording.
+                let earlier = self.earlier_counts.get(&key).copied();
+                let is_older = earlier.is_none() && since < self.began;
+                let new = if is_older { 0 } else { count.saturating_sub(earlier.unwrap_or_default()) };
+                row.count += new;
+                row.others += new;
             }
         }
         findings

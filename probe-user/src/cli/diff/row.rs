@@ -216,7 +216,9 @@ fn finding(kind: &'static str, a: &Recorded, b: &Recorded, limits: Limits) -> Ro
     } else if after.worst > before.worst {
         row.verdict = Verdict::New;
     } else if after.count == 0 && before.count > 0 {
-        row.verdict = Verdict::Better;
+        // One from before B that is still open is in no number.
+        let is_gone = !b.findings.contains_key(kind);
+        row.verdict = if is_gone { Verdict::Better } else { Verdict::Same };
     } else if limits.exceeds(after.others, before.others) && limits.exceeds(after.count, before.count) {
         // Many leaks are joined and then have no pod: not each of them is a further one.
         row.verdict = Verdict::Worse;

@@ -447,6 +447,29 @@ async fn a_ledger_whose_records_fail_is_silent_and_the_question_waits() {
     assert_eq!((asked, running.asker.waiting.len()), (4, 1));
 }
 
+/// A quiet node asks about its one damaged record every ten minutes.
+#[tokio::test]
+async fn a_ledger_with_one_damaged_record_is_not_silent_and_one_with_two_is() {
+    let mut server = Server::held();
+    server.says(&own(), "200 OK", "", b"7".to_vec());
+    let mut running = server.start();
+    let facts = running.answer("10.9.0.1", "k8s-pod-network").await;
+    assert_eq!(links(&facts), [&StoreAnswer::Answers], "it was found");
+    let again: [(&str, Vec<StoreAnswer>); 4] = [
+        ("10.9.0.1", vec![]),
+        ("10.9.0.1", vec![]),
+        ("10.9.0.2", vec![]),
+        ("10.9.0.2", vec![StoreAnswer::Silent]),
+    ];
+    for (address, told) in again {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(10 * 60)).await;
+        tokio::time::resume();
+        let facts = running.answer(address, "k8s-pod-network").await;
+        assert_eq!(links(&facts), told.iter().collect::<Vec<_>>(), "{address}");
+    }
+}
+
 #[tokio::test]
 async fn a_question_that_waits_already_is_not_asked_twice() {
     let mut running = Server::held().start();

@@ -20,7 +20,7 @@ const PERMANENT: u32 = 0x80;
 pub(crate) fn added(world: &mut World, ctx: EventContext, it: fact::Address) {
     prove_by_plugin(world, ctx, &it);
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
-    lease::back(world, life, it.address.address);
+    lease::back(world, ctx, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
     if world.netns.keep_address(life, &it) != Kept::Before {
         tell_added(world, ctx, life, &it);
@@ -39,10 +39,19 @@ fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Addres
 
 /// Adds an address that a listing found. If hooks saw the making of the namespace, it was added since then.
 /// If they saw an ADD in it begin or end, that ADD most likely added it.
+///
+/// A listing of files guesses the interface and the prefix, so it says nothing new about an address that is
+/// known. An address that was removed after the listing read it is not there any more.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
-    lease::back(world, life, it.address.address);
+    if lease::was_removed_since(world, ctx.at, life, it.address.address) {
+        return;
+    }
+    lease::back(world, ctx, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
+    if world.netns.get(life).is_some_and(|row| row.has(it.address.address)) {
+        return;
+    }
     // The next listing finds again what found no room.
     let is_new = world.netns.keep_address(life, &it) == Kept::Now;
     if is_new
@@ -56,15 +65,12 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
 
 /// Removes an address, perhaps while the namespace is being torn down.
 pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) {
-    let holder = world
-        .netns
-        .lives(it.netns.inode)
-        .rev()
-        .find(|row| row.addresses.iter().any(|kept| is_same(kept, it)))
-        .map(|row| row.life);
-    let Some(life) = holder.or_else(|| holder_from_before(world, ctx, it)) else { return };
+    let exact = holder(world, it, is_same);
+    let guessed = exact.or_else(|| holder(world, it, is_same_guess));
+    let Some(life) = guessed.or_else(|| holder_from_before(world, ctx, it)) else { return };
     if let Some(row) = world.netns.rows.get_mut(&life) {
-        row.addresses.retain(|kept| !is_same(kept, it));
+        let is_copy = if exact.is_some() { is_same } else { is_same_guess };
+        row.addresses.retain(|kept| !is_copy(kept, it));
     }
     // The pod keeps the address if another interface has it, or it has another prefix.
     let kept = world.netns.get(life).is_some_and(|row| row.has(it.address.address));
@@ -78,25 +84,39 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
     world.report(ctx, subject, wait, what);
 }
 
-/// Returns who removed an address from a pod, if a container of the pod runs. An address of IPv6 may run out
-/// by itself.
+/// Returns who removed an address from a pod that is not being stopped. An address of IPv6 may run out by
+/// itself. A runtime such as gVisor takes the addresses over before the first container runs.
 fn lost_by_pod(world: &World, ctx: EventContext, life: u64, it: &fact::Address) -> Option<Removed> {
     if it.address.address.is_ipv6() && it.flags & PERMANENT == 0 {
         return None;
     }
     let sandbox = world.sandboxes.get(world.netns.get(life)?.sandbox.as_ref()?)?;
-    let runs = sandbox.containers().iter().any(|run| run.started_at <= ctx.at && run.ended.is_none());
-    if !runs || sandbox.is_stopped() || sandbox.ending.stop_at.is_some() {
+    if sandbox.is_stopped() || sandbox.ending.stop_at.is_some() {
+        return None;
+    }
+    let by = (it.by.key.pid != 0).then(|| process_of(&it.by));
+    let has_run = sandbox.containers().iter().any(|run| run.started_at <= ctx.at);
+    if !has_run && by.as_ref().is_none_or(|by| lookup::process::is_of_runtime(world, by)) {
         return None;
     }
     let container = world.cgroups.container_of(it.by.cgroup);
     let by_pod = sandbox.containers().iter().any(|run| Some(&run.id) == container);
-    let by = (it.by.key.pid != 0).then(|| process_of(&it.by));
     Some(Removed { at: ctx.at, by, by_pod })
 }
 
+/// Returns the latest life of the namespace that has this address.
+fn holder(world: &World, it: &fact::Address, is_copy: fn(&Address, &fact::Address) -> bool) -> Option<u64> {
+    let mut lives = world.netns.lives(it.netns.inode).rev();
+    lives.find(|row| row.addresses.iter().any(|kept| is_copy(kept, it))).map(|row| row.life)
+}
+
 fn is_same(kept: &Address, it: &fact::Address) -> bool {
-    kept.address == it.address && kept.ifname == it.ifname
+    kept.address == it.address && kept.is_on(it)
+}
+
+/// Whether it is the same address, which a listing of files may have given another prefix or interface.
+fn is_same_guess(kept: &Address, it: &fact::Address) -> bool {
+    kept.address.address == it.address.address
 }
 
 /// Returns the namespace of an address that was never reported. Only a namespace that existed before the

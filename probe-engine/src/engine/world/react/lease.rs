@@ -44,13 +44,23 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     }
 }
 
-/// Notes that an address was removed from a namespace. `removed: None` if the pod did not run then.
+/// Notes that an address was removed from a namespace. `removed: None` if that says nothing about the pod.
 pub(crate) fn removed(world: &mut World, life: u64, address: IpAddr, removed: Option<&Removed>) {
     left_kernel(world, life, Some(address), removed);
 }
 
+/// Whether a lease of the namespace's sandbox was removed from the namespace after `at`.
+pub(crate) fn was_removed_since(world: &World, at: Timestamp, life: u64, address: IpAddr) -> bool {
+    let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.as_ref()) else { return false };
+    let mut leases = world.attachments.of(id).flat_map(|row| &row.leases);
+    leases.any(|it| it.address == address && it.removed.as_ref().is_some_and(|removed| removed.at > at))
+}
+
 /// Notes that an address that was removed is back in the namespace, perhaps on another interface.
-pub(crate) fn back(world: &mut World, life: u64, address: IpAddr) {
+pub(crate) fn back(world: &mut World, ctx: EventContext, life: u64, address: IpAddr) {
+    if was_removed_since(world, ctx.at, life, address) {
+        return;
+    }
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
     let rows = world.attachments.of(&id).filter(|row| row.leases.iter().any(|it| it.is_removed(address)));
     let keys: Vec<_> = rows.map(|row| (id.clone(), row.ifname.clone())).collect();
@@ -68,15 +78,21 @@ pub(crate) fn dropped(world: &mut World, life: u64) {
     left_kernel(world, life, None, None);
 }
 
+/// Notes that the namespace no longer has `address`, or none any more. A pod from before the agent has a
+/// lease that only records name, and its address was in this namespace all the same.
 fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>, removed: Option<&Removed>) {
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
     let all = world.attachments.rows.range_mut((id.clone(), String::new())..);
     for (_, row) in all.take_while(|((key, _), _)| *key == id) {
-        for lease in row.leases.iter_mut().filter(|lease| {
-            lease.kernel == Some(life) && address.is_none_or(|address| lease.address == address)
-        }) {
-            lease.kernel = None;
-            lease.removed = removed.cloned().map(Box::new);
+        // A plugin at work may move the address.
+        let removed = if row.is_busy() { None } else { removed };
+        for lease in &mut row.leases {
+            let is_it = address.is_none_or(|address| lease.address == address);
+            let was_here = lease.kernel == Some(life) || lease.kernel.is_none() && removed.is_some();
+            if is_it && was_here {
+                lease.kernel = None;
+                lease.removed = removed.cloned().map(Box::new);
+            }
         }
     }
 }

@@ -90,6 +90,11 @@ impl Lists {
         self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
+    /// Whether something of this list may have come or gone unseen after `at`, and the list was not read again.
+    pub(crate) fn is_in_doubt_since(&self, list: List, at: Timestamp) -> bool {
+        [Doubt::Lost, Doubt::Excess].iter().any(|it| self.gaps.get(&(*it, list)).is_some_and(|gap| *gap > at))
+    }
+
     /// Returns the time by which records were last lost. What happened before it may be known in part.
     pub(crate) fn lost_until(&self) -> Timestamp {
         self.gaps.get(&(Doubt::Lost, List::Processes)).copied().unwrap_or_default()

@@ -22,8 +22,7 @@ impl Table {
     /// Stores the address, if there is room for it.
     pub(in crate::engine::world) fn keep_address(&mut self, life: u64, it: &fact::Address) -> Kept {
         let Some(row) = self.rows.get_mut(&life) else { return Kept::Before };
-        let known =
-            row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.ifname == it.ifname);
+        let known = row.addresses.iter_mut().find(|kept| kept.address == it.address && kept.is_on(it));
         if let Some(known) = known {
             known.flags = it.flags;
             return Kept::Before;
@@ -35,5 +34,16 @@ impl Table {
             Address { address: it.address, ifname: it.ifname.clone(), ifindex: it.ifindex, flags: it.flags };
         row.addresses.push(address);
         Kept::Now
+    }
+}
+
+impl Address {
+    /// Whether both are on one interface, which may have got another name meanwhile.
+    pub(in crate::engine::world) fn is_on(&self, it: &fact::Address) -> bool {
+        if self.ifindex != 0 && it.ifindex != 0 {
+            self.ifindex == it.ifindex
+        } else {
+            self.ifname == it.ifname
+        }
     }
 }
