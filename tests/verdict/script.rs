@@ -30,8 +30,8 @@
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
 //! 3s    container NAME in S exits CODE         | is stopped: by the runtime, with SIGTERM
-//! 4s    stop S [del-fails|no-del]              StopPodSandbox
-//! 5s    remove S [del-fails|no-del]            RemovePodSandbox
+//! 4s    stop S [del-fails|del-hollow|no-del]   StopPodSandbox
+//! 5s    remove S [del-fails|del-hollow|no-del] RemovePodSandbox
 //! 5s    vm of S gives way                      its first process ends, and the virtual machine runs on
 //! 5s    kill pause of S by kubelet|stranger|oom
 //! 5s    netns of S lost                        its file is removed
@@ -282,8 +282,9 @@ fn del(words: &[&str]) -> Result<Del, String> {
     match words {
         [] => Ok(Del::Succeeds),
         ["del-fails"] => Ok(Del::Fails),
+        ["del-hollow"] => Ok(Del::Hollow),
         ["no-del"] => Ok(Del::Missing),
-        _ => Err("del-fails or no-del".to_owned()),
+        _ => Err("del-fails, del-hollow or no-del".to_owned()),
     }
 }
 

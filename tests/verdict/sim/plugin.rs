@@ -27,6 +27,8 @@ pub(crate) enum Add {
 pub(crate) enum Del {
     Succeeds,
     Fails,
+    /// It reports success and frees nothing.
+    Hollow,
     /// The runtime does not call DEL.
     Missing,
 }
@@ -177,13 +179,13 @@ impl Sim {
                 self.end(call, 0);
             }
             let call = self.call(&row, &net.plugin, "DEL", &net.ifname, Some(path.unwrap_or("")));
-            if end == Del::Succeeds {
-                if net.ipam == Ipam::HostLocal || path.is_some() {
-                    self.held.retain(|(network, _), (id, _)| !(*network == net.name && *id == row.id));
-                }
+            if end == Del::Succeeds && (net.ipam == Ipam::HostLocal || path.is_some()) {
+                self.held.retain(|(network, _), (id, _)| !(*network == net.name && *id == row.id));
+            }
+            if end != Del::Fails {
                 self.cache.remove(&(row.id.clone(), net.ifname.clone()));
             }
-            self.end(call, if end == Del::Succeeds { 0 } else { 0x100 });
+            self.end(call, if end == Del::Fails { 0x100 } else { 0 });
         }
     }
 

@@ -395,12 +395,13 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
         return Cause::StaleRecord;
     }
     if del.succeeded > 0 {
-        // The DEL succeeded, and the store still names the address.
-        return Cause::StaleRecord;
+        // A DEL that came before the end of the ADD had nothing to free.
+        let was_given_before = row.wrong_del.is_none() && lease.since <= del.last_at;
+        return if was_given_before { Cause::DelHollow } else { Cause::StaleRecord };
     }
     if del_without_netns.succeeded > 0 {
         let is_freed_by_id = kinds(ctx, lease).any(StoreKind::is_freed_by_id);
-        return if is_freed_by_id { Cause::StaleRecord } else { Cause::DelBlind };
+        return if is_freed_by_id { Cause::DelHollow } else { Cause::DelBlind };
     }
     if del.has_broken_off() || del_without_netns.has_broken_off() {
         return Cause::DelFailed;

@@ -171,7 +171,7 @@ fn cause_after_blind_del(kind: StoreKind) -> Cause {
 #[test]
 fn a_del_without_a_namespace_is_no_cause_where_the_plugin_frees_by_the_sandbox() {
     for kind in [StoreKind::Cilium, StoreKind::UcloudIpamd] {
-        assert_eq!(cause_after_blind_del(kind), Cause::StaleRecord);
+        assert_eq!(cause_after_blind_del(kind), Cause::DelHollow);
     }
     assert_eq!(cause_after_blind_del(StoreKind::Declared), Cause::DelBlind);
 }

@@ -90,6 +90,8 @@ closed_set! {
         DelMissing,
         /// DEL was called only with an empty `CNI_NETNS`, and reported success.
         DelBlind,
+        /// DEL reported success and freed nothing.
+        DelHollow,
         /// DEL failed, each time.
         DelFailed,
         /// The ADD that reserved it failed, and no DEL was called.

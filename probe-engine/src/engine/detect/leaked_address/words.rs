@@ -30,6 +30,7 @@ impl Explain for LeakedAddress {
         let why = match self.cause {
             Cause::DelMissing => "DEL was never called",
             Cause::DelBlind => "DEL was called only with an empty CNI_NETNS",
+            Cause::DelHollow => "DEL reported success and freed nothing",
             Cause::DelFailed => "DEL failed each time",
             Cause::AddFailed => "the ADD failed and no DEL was called",
             Cause::RuntimeEnded => "the runtime ended before it had the sandbox on record",
@@ -74,12 +75,12 @@ impl Explain for LeakedAddress {
                  success. The daemon frees the address when it works through its queue, which it has not done in time: it is \
                  down, or it looks into the queue only at its start."
             }
-            Cause::StaleRecord if self.is_of(StoreKind::UcloudIpamd) => {
+            Cause::DelHollow | Cause::StaleRecord if self.is_of(StoreKind::UcloudIpamd) => {
                 "UCloud's ipamd still has the record of a sandbox that no runtime has on record. The plugin reports success \
                  for a DEL whose record it cannot read, as when ipamd does not answer, and frees nothing then. Once the pod is \
                  gone, ipamd drops the record within 3 minutes, and does not free the address either."
             }
-            Cause::StaleRecord if self.is_of(StoreKind::Cilium) => {
+            Cause::DelHollow | Cause::StaleRecord if self.is_of(StoreKind::Cilium) => {
                 "Cilium's agent still has the endpoint of a sandbox that no runtime has on record. Cilium's plugin reports \
                  success for a DEL that the agent refuses. The agent removes an endpoint by itself within 10 minutes if the \
                  interface is gone, so this is confirmed only after 12 minutes: then the interface is still there, or the \
@@ -90,6 +91,10 @@ impl Explain for LeakedAddress {
                  container's id, with or without a namespace, so no DEL reached it. calico-kube-controllers frees what has no \
                  pod by itself after 15 to 30 minutes, so this is confirmed only after 32 minutes: then its clean-up is off, \
                  does not run, or does not see the address."
+            }
+            Cause::DelHollow => {
+                "The plugin was called with DEL for the sandbox and reported success, but the IPAM's record of the address \
+                 is still there. So the plugin did not free it: it did not call its IPAM plugin, or ignored that this failed."
             }
             Cause::StaleRecord => {
                 "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
