@@ -235,7 +235,9 @@ enum Source {
 
 fn source(seen: &Observation) -> Source {
     let source = match seen.origin {
-        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_)) => return Source::Found,
+        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_) | Fact::AddressesListed { .. }) => {
+            return Source::Found;
+        }
         Origin::Kernel | Origin::Delegated => Source::Ring,
         Origin::Netlink => Source::Notification,
         Origin::Listed | Origin::Cri | Origin::Agent => Source::Listing,
@@ -268,6 +270,7 @@ fn happened(fact: &Fact) -> bool {
         | Fact::NetnsFound { .. }
         | Fact::ProcessNetns { .. }
         | Fact::AddressFound(_)
+        | Fact::AddressesListed { .. }
         | Fact::CgroupFound { .. }
         | Fact::ContainerFound(_)
         | Fact::ContainerUnknown(_)

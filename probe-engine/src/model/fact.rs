@@ -16,7 +16,7 @@ mod records_diff;
 mod runtime;
 mod words;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -148,6 +148,11 @@ pub enum Fact {
         netns: u32,
     },
     AddressFound(Address),
+    /// All addresses that a network namespace has. Those that are new were reported before.
+    AddressesListed {
+        netns: NetnsKey,
+        present: Vec<IpAddr>,
+    },
     CgroupFound {
         cgroup: Cgroup,
         populated: bool,

@@ -85,7 +85,7 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
         network: row.network.clone(),
         plugin: plugin.map(|it| it.name.clone()),
         by: first.by.clone(),
-        by_pod: first.by_pod,
+        by_pod: first.by.as_ref().map(|_| first.by_pod),
     });
     Some(Detection {
         key: Key::new(kind.into_str(), &[row.container.as_str(), &row.ifname]),
@@ -112,14 +112,14 @@ impl Explain for LostNetwork {
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         let mut text = format!("the pod is there without {}, which {ifname} lost", addresses.join(" and "));
         if let Some(by) = self.program() {
-            let inside = if self.by_pod { " in the pod" } else { "" };
+            let inside = if self.by_pod == Some(true) { " in the pod" } else { "" };
             _ = write!(text, ": {}[{}]{inside} removed it", escaped(&by.comm), by.key.pid);
         }
         text
     }
 
     fn cause(&self) -> &'static str {
-        if self.by_pod {
+        if self.by_pod == Some(true) {
             "A program in a container of the pod removed an address that the CNI plugin had given to the pod, or the \
              interface with it. Nobody reaches the pod at this address. Without a probe over the network it stays ready."
         } else if self.program().is_some() {
@@ -138,9 +138,8 @@ impl Explain for LostNetwork {
     }
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
-        let mut all = lines(&[
-            "# Leave it if a virtual machine runs in the pod and has taken the address over.",
-        ]);
+        let mut all =
+            lines(&["# Leave it if a virtual machine runs in the pod and has taken the address over."]);
         if let Some(by) = self.program() {
             all.push(format!(
                 "# Keep {} from doing it again. If it still runs, or what started it:",

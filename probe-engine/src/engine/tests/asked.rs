@@ -316,7 +316,7 @@ fn a_del_without_a_namespace_is_checked_and_is_no_cause() {
     node.until(40 * MINUTE, HELD);
     assert_eq!(node.asked, [2021]);
     let Kind::LeakedAddress(it) = &node.leak().kind else { panic!("another kind") };
-    assert_eq!(it.cause, Cause::StaleRecord);
+    assert_eq!(it.cause, Cause::DelHollow);
     assert!(it.cause().starts_with("Calico's IPAM still has the handle"), "{}", it.cause());
 }
 

@@ -10,7 +10,7 @@ use super::{
 use crate::model::{
     fact::{CacheFound, Fact, List, Loss, Origin},
     finding::{Explain as _, LostNetwork},
-    id::{Subnet, TaskKey},
+    id::{NetnsKey, Subnet, TaskKey},
     process::Process,
 };
 
@@ -22,6 +22,9 @@ const CLOSED: &str = "finding.closed lost_network/";
 const MANAGER: Who = Who::new(900, 1, "NetworkManager");
 /// A program in the pod's container.
 const VPN: Who = Who::new(901, SHIM, "openvpn").within(22, POD_NETNS);
+
+/// netlink names nobody.
+const NOBODY: Who = Who::new(0, 0, "");
 
 /// A pod whose container runs.
 fn running() -> Story {
@@ -71,11 +74,12 @@ fn a_container_that_removes_its_own_address_is_named() {
         network: None,
         plugin: Some("bridge".to_owned()),
         by: None,
-        by_pod: true,
+        by_pod: Some(true),
     };
     assert!(it.cause().starts_with("A program in a container"));
-    let kthread = Process { parent: TaskKey::new(2, 0), comm: "kworker/0:1".to_owned(), ..Process::default() };
-    let by_kernel = LostNetwork { by: Some(kthread), by_pod: false, ..it.clone() };
+    let kthread =
+        Process { parent: TaskKey::new(2, 0), comm: "kworker/0:1".to_owned(), ..Process::default() };
+    let by_kernel = LostNetwork { by: Some(kthread), by_pod: Some(false), ..it.clone() };
     assert!(by_kernel.cause().starts_with("The kernel itself"));
     assert!(!by_kernel.summary().contains("kworker"));
     let repair = it.repair(&[id('a')], &["/run/x.sock".to_owned()]);
@@ -107,6 +111,50 @@ fn an_address_is_lost_with_its_last_copy() {
     assert!(story.run().iter().any(|line| line.starts_with("400") && line.contains(CONFIRMED)));
 }
 
+/// netlink was asked to watch the namespace, or the agent ran, only after ADD had ended.
+#[test]
+fn an_address_that_is_heard_late_is_that_of_the_add() {
+    for (heard_at, is_lost) in [(20_000, true), (31_000, false)] {
+        let mut story = Story::new();
+        late(&mut story, |story| {
+            story.at(heard_at).listed(Fact::AddressFound(story::address(NOBODY, POD_NETNS, ADDRESS, "eth0")));
+            // A virtual IP of the pod.
+            let own = story::address(NOBODY, POD_NETNS, "10.88.0.99/24", "eth0");
+            story.listed(Fact::AddressFound(own));
+        });
+        story.at(40_000).unaddress(NOBODY, POD_NETNS, "10.88.0.99/24", "eth0").until(60_000).moment();
+        assert!(!has(&mut story, OPENED), "the pod's own one may go");
+        story.at(70_000).unaddress(NOBODY, POD_NETNS, ADDRESS, "eth0").until(90_000).moment();
+        assert_eq!(has(&mut story, CONFIRMED), is_lost, "heard at {heard_at}");
+    }
+}
+
+/// A pod whose addresses nobody hears of while it starts.
+fn late(story: &mut Story, hear: impl FnOnce(&mut Story)) {
+    let mut told = Story::new();
+    containerd::start(&mut told);
+    containerd::run(&mut told);
+    story.facts = told.facts;
+    story.facts.retain(|it| !matches!(it.fact, Fact::AddressAdded(_)));
+    hear(story);
+}
+
+/// No agent ran when the address went. The next one lists what is there.
+#[test]
+fn an_address_that_went_unheard_is_missing_in_the_next_listing() {
+    let listed = |present: &[&str]| {
+        let mut story = running();
+        let present = present.iter().map(|it| it.parse().expect("an address")).collect();
+        story.at(5_000).listed(Fact::AddressesListed { netns: NetnsKey::new(POD_NETNS, 0), present });
+        story.until(20_000).moment();
+        story
+    };
+    assert!(!has(&mut listed(&["127.0.0.1", "10.88.0.5"]), OPENED));
+    let mut story = listed(&["127.0.0.1"]);
+    assert!(has(&mut story, CONFIRMED));
+    assert!(has(&mut story, "address.removed 10.88.0.5/24"));
+}
+
 /// Its addresses are listed before the records that say which of them an ADD gave.
 #[test]
 fn a_pod_from_before_the_agent_loses_its_address() {
@@ -131,7 +179,7 @@ fn a_pod_from_before_the_agent_loses_its_address() {
 fn a_listing_that_guesses_the_prefix_hides_no_loss() {
     let mut story = running();
     story.at(3_000).list(List::Addresses, true, |story| {
-        let found = story::address(Who::new(0, 0, ""), POD_NETNS, "10.88.0.5/32", "eth0");
+        let found = story::address(NOBODY, POD_NETNS, "10.88.0.5/32", "eth0");
         story.listed(Fact::AddressFound(found));
     });
     story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
@@ -144,7 +192,7 @@ fn a_listing_that_guesses_the_prefix_hides_no_loss() {
 fn a_listing_that_is_late_brings_no_address_back() {
     let mut story = running();
     story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").at(5_100).moment();
-    story.at(4_900).listed(Fact::AddressFound(story::address(Who::new(0, 0, ""), POD_NETNS, ADDRESS, "eth0")));
+    story.at(4_900).listed(Fact::AddressFound(story::address(NOBODY, POD_NETNS, ADDRESS, "eth0")));
     story.until(20_000).moment();
     assert!(has(&mut story, CONFIRMED));
 }

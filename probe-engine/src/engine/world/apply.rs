@@ -50,6 +50,7 @@ fn apply(world: &mut World, ctx: EventContext, fact: Fact) {
             react::wrong_del::process_netns_found(world, ctx, process, netns)
         }
         Fact::AddressFound(it) => react::address::found(world, ctx, it),
+        Fact::AddressesListed { netns, present } => react::address::listed(world, ctx, netns, &present),
         Fact::CgroupFound { cgroup, populated } => react::cgroup::found(world, ctx, cgroup, populated),
         Fact::ContainerFound(it) => react::identity::container_found(world, ctx, it),
         Fact::ContainerUnknown(id) => react::identity::container_unknown(world, ctx, &id),

@@ -78,8 +78,8 @@ pub struct LostNetwork {
     pub plugin: Option<String>,
     /// The process that removed the first of them.
     pub by: Option<Process>,
-    /// That process is one of a container of the pod.
-    pub by_pod: bool,
+    /// Whether that process is one of a container of the pod. Absent if no hook saw the process.
+    pub by_pod: Option<bool>,
 }
 
 closed_set! {

@@ -286,7 +286,8 @@ impl Watch {
         }
     }
 
-    /// Reports the addresses of a namespace that were not reported yet. The caller holds the namespace open.
+    /// Reports the addresses of a namespace that were not reported yet, then which ones it has. The caller holds
+    /// the namespace open.
     fn list(&mut self, nsid: Nsid) -> io::Result<()> {
         let found = self.client.addresses(nsid)?;
         let at = clock::now();
@@ -303,6 +304,11 @@ impl Watch {
                 let fact = Fact::AddressFound(reported(life.netns, address, ifname));
                 self.out.push(Observation { at, origin: Origin::Listed, fact });
             }
+        }
+        if let Some(life) = self.lives.get_mut(nsid) {
+            let present = found.values().map(|it| it.subnet.address).collect();
+            let fact = Fact::AddressesListed { netns: life.netns, present };
+            self.out.push(Observation { at, origin: Origin::Listed, fact });
         }
         Ok(())
     }

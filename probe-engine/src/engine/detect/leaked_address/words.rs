@@ -86,9 +86,9 @@ impl Explain for LeakedAddress {
                  interface is gone, so this is confirmed only after 12 minutes: then the interface is still there, or the \
                  agent does not run."
             }
-            Cause::StaleRecord if self.is_of(StoreKind::Calico) => {
+            Cause::DelHollow | Cause::StaleRecord if self.is_of(StoreKind::Calico) => {
                 "Calico's IPAM still has the handle of a sandbox that no runtime has on record. Its plugin frees by the \
-                 container's id, with or without a namespace, so no DEL reached it. calico-kube-controllers frees what has no \
+                 container's id, with or without a namespace, so no DEL freed it. calico-kube-controllers frees what has no \
                  pod by itself after 15 to 30 minutes, so this is confirmed only after 32 minutes: then its clean-up is off, \
                  does not run, or does not see the address."
             }

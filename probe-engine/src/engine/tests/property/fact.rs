@@ -137,6 +137,10 @@ pub(super) fn found() -> impl Strategy<Value = (Origin, Fact)> {
             "10.0.0.1/24",
             "eth0"
         ))),
+        (netns(), any::<bool>()).prop_map(|(netns, has_it)| {
+            let address = "10.0.0.1".parse().expect("an address");
+            Fact::AddressesListed { netns, present: if has_it { vec![address] } else { Vec::new() } }
+        }),
         (0_u64..7, any::<bool>()).prop_map(|(number, populated)| {
             Fact::CgroupFound { cgroup: cgroup(number, &path(number)), populated }
         }),

@@ -1,6 +1,8 @@
 //! Addresses of network namespaces. The kernel reports an address more than once (IPv6: tentative, then
 //! settled). The engine reports it once.
 
+use std::net::IpAddr;
+
 use super::{claim, lease, netns};
 use crate::{
     engine::world::{
@@ -10,7 +12,7 @@ use crate::{
             netns::{Address, address::Kept},
         },
     },
-    model::{change::ChangeKind, fact},
+    model::{change::ChangeKind, fact, id::NetnsKey},
 };
 
 /// `IFA_F_PERMANENT`: the address has no lifetime.
@@ -60,6 +62,16 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
         })
     {
         tell_added(world, ctx, life, &it);
+    }
+}
+
+/// Removes the addresses that are no longer in a namespace: nobody heard when they went.
+pub(crate) fn listed(world: &mut World, ctx: EventContext, netns: NetnsKey, present: &[IpAddr]) {
+    let Some(row) = world.netns.lives(netns.inode).next_back().filter(|row| row.is_live()) else { return };
+    let gone = row.addresses.iter().filter(|kept| !present.contains(&kept.address.address));
+    let gone: Vec<_> = gone.map(|kept| kept.unheard(netns)).collect();
+    for it in gone {
+        removed(world, ctx, &it);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Other addresses in a pod's namespace are no leases: docker0 of a Docker in the pod, virtual IPs, addresses
 //! that IPv6 configures by itself.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 
 use crate::{
     engine::world::{EventContext, World, table::attachment::lease::Removed},
@@ -25,11 +25,15 @@ struct Named {
 /// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
 const TEMPORARY: u32 = 1;
 
+/// The first address of its family that is heard of within this time after an ADD is that of the ADD: netlink
+/// begins to watch a namespace some time after it was made, and an agent may be stopped meanwhile.
+const HEARD_LATE: Duration = Duration::from_secs(30);
+
 /// `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
-/// Adds an address that appeared in a sandbox's namespace, if a plugin works on that interface now: then it
-/// is a lease.
+/// Adds an address that appeared in a sandbox's namespace, if a plugin works on that interface now, or has
+/// just done: then it is a lease.
 pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fact::Address) {
     let is_temporary = it.address.address.is_ipv6() && it.flags & TEMPORARY != 0;
     if it.scope != GLOBAL || is_temporary || it.address.address.is_loopback() {
@@ -37,10 +41,16 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     }
     let Some(id) = world.netns.get(life).and_then(|row| row.sandbox.clone()) else { return };
     let Some(row) = world.attachments.rows.get_mut(&(id, it.ifname.clone())) else { return };
-    let known = row.leases.iter().any(|lease| lease.address == it.address.address);
-    let open = row.plugins.iter().find(|plugin| plugin.add.is_open()).map(|plugin| plugin.name.clone());
-    if known || open.is_some() {
-        row.lease(it.address.address, ctx.at, open.as_deref()).kernel = Some(life);
+    let address = it.address.address;
+    let known = row.leases.iter().any(|lease| lease.address == address);
+    let mut adding = row.plugins.iter().find(|plugin| plugin.add.is_open());
+    if adding.is_none() && !row.leases.iter().any(|lease| lease.address.is_ipv4() == address.is_ipv4()) {
+        let mut plugins = row.plugins.iter();
+        adding = plugins.find(|it| it.add.succeeded > 0 && ctx.at < it.add.last_at + HEARD_LATE);
+    }
+    let adding = adding.map(|plugin| plugin.name.clone());
+    if known || adding.is_some() {
+        row.lease(address, ctx.at, adding.as_deref()).kernel = Some(life);
     }
 }
 

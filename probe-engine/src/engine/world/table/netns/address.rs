@@ -2,7 +2,10 @@
 
 use crate::{
     engine::world::table::netns::{Address, rows::Table},
-    model::fact,
+    model::{
+        fact::{self, Task},
+        id::NetnsKey,
+    },
 };
 
 /// At most this many addresses of one namespace are remembered. A process in the namespace can add any
@@ -38,6 +41,19 @@ impl Table {
 }
 
 impl Address {
+    /// Returns the address as one that is gone, by nobody that a hook or netlink saw.
+    pub(in crate::engine::world) fn unheard(&self, netns: NetnsKey) -> fact::Address {
+        fact::Address {
+            netns,
+            address: self.address,
+            ifname: self.ifname.clone(),
+            ifindex: self.ifindex,
+            flags: self.flags,
+            scope: 0,
+            by: Task::default(),
+        }
+    }
+
     /// Whether both are on one interface, which may have got another name meanwhile.
     pub(in crate::engine::world) fn is_on(&self, it: &fact::Address) -> bool {
         if self.ifindex != 0 && it.ifindex != 0 {

@@ -189,7 +189,7 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             network: Some(name()),
             plugin: Some("portmap".to_owned()),
             by: Some(process()),
-            by_pod: true,
+            by_pod: Some(true),
         }),
         Kind::DuplicateAddress(DuplicateAddress { network: Some(name()), address: address() }),
         Kind::CniWrongDel(CniWrongDel {
