@@ -9,7 +9,7 @@ use crate::program::{self, script};
 use crate::vm::{self, Init, Kernel, Runtime};
 use std::cmp::Reverse;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{env, fmt, thread};
@@ -238,13 +238,11 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, Beside { here, checks }: Beside)
     {
         machines.push(AARCH64);
     }
-    let xtask = match env::current_exe() {
-        Ok(xtask) => xtask,
-        Err(error) => {
-            tier.fail("virtual machines", &format!("cannot tell where xtask itself is: {error}"));
-            return;
-        }
-    };
+    let xtask = env::current_exe().unwrap_or_else(|error| {
+        tier.fail("virtual machines", &format!("cannot tell where xtask itself is: {error}"));
+        machines.clear();
+        PathBuf::new()
+    });
     // The VMs are made in steps of their own, because the time of the tests is limited.
     let warm_ups = machines.iter().map(|&machine| Step {
         name: format!("{machine}: the VM"),
