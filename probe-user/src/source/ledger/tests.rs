@@ -465,8 +465,11 @@ async fn a_ledger_with_one_damaged_record_is_not_silent_and_one_with_two_is() {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(10 * 60)).await;
         tokio::time::resume();
-        let facts = running.answer(address, "k8s-pod-network").await;
-        assert_eq!(links(&facts), told.iter().collect::<Vec<_>>(), "{address}");
+        running.ask(address, "k8s-pod-network");
+        let question = running.asker.questions.next().await.expect("a question");
+        running.asker.take(question);
+        running.asker.step().await.expect("the agent is there");
+        assert_eq!(links(&running.facts()), told.iter().collect::<Vec<_>>(), "{address}");
     }
 }
 
