@@ -38,7 +38,7 @@ const TOLD: Duration = Duration::from_secs(75);
 const KIND: &str = "runtime_unresponsive";
 /// The pods that come and go meanwhile: in all, and at a time.
 const PODS: usize = 20;
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 2;
 
 /// A stopped runtime. It continues when this is dropped.
 struct Stopped(Pid);
