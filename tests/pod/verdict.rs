@@ -8,6 +8,7 @@ mod known;
 mod left;
 mod losses;
 mod lost;
+mod minutes;
 mod ownerless;
 mod rarer;
 mod restarted;
@@ -245,36 +246,38 @@ fn healthy_pods_make_no_finding() -> Result<()> {
     node.stop()
 }
 
-/// An agent that starts at any point of the story finds the leak and no other finding.
+/// An agent that starts at any point of the story finds the leak and no other finding. One starts at each
+/// point of the same story.
 #[test]
 fn an_agent_that_starts_in_the_middle_finds_the_leak() -> Result<()> {
-    for when in [
+    const POINTS: [Action; 5] = [
         Action::WaitForExit,
         Action::StopSandbox,
         Action::KillSandbox,
         Action::LoseNetns,
         Action::RemoveSandbox,
-    ] {
-        let mut node = Node::start_keyed(Faults::default())?;
-        let store = declared_store(&node);
-        let stream: Mutex<Option<Stream>> = Mutex::new(None);
-        let mut stage = Stage::new(&mut node)?.before_each(|action| {
-            let mut stream = stream.lock().map_err(|_poisoned| anyhow!("an agent could not be started"))?;
-            if action == when && stream.is_none() {
-                *stream = Some(watch_store(store.as_deref())?);
-            }
-            Ok(())
-        });
-        let truth = stage.redundant_sandbox(&job("late"))?;
-        stage.clean()?;
-        let stream = stream.into_inner().ok().flatten();
-        let mut stream = stream.context("the story has such an act")?;
+    ];
+    let mut node = Node::start_keyed(Faults::default())?;
+    let store = declared_store(&node);
+    let agents: Mutex<Vec<(Action, Stream)>> = Mutex::new(Vec::new());
+    let mut stage = Stage::new(&mut node)?.before_each(|action| {
+        let mut agents = agents.lock().map_err(|_poisoned| anyhow!("an agent could not be started"))?;
+        if POINTS.contains(&action) && agents.iter().all(|(started, _)| *started != action) {
+            agents.push((action, watch_store(store.as_deref())?));
+        }
+        Ok(())
+    });
+    let truth = stage.redundant_sandbox(&job("late"))?;
+    stage.clean()?;
+    let agents = agents.into_inner().ok().context("an agent could not be started")?;
+    ensure!(agents.iter().map(|(when, _)| *when).eq(POINTS), "the story has other points");
+    let address = truth.pods[0].sandboxes[1].addresses.first().context("an address")?;
+    for (when, mut stream) in agents {
         let is_leak = |event: &Value| {
             event["event"] == "finding.confirmed" && event["finding"]["kind"] == "leaked_address"
         };
         stream.until(&format!("the leak by an agent that starts at {when:?}"), is_leak)?;
         let (received, _) = stream.end()?;
-        let address = truth.pods[0].sandboxes[1].addresses.first().context("an address")?;
         for it in findings(&received).values() {
             let is_true = match it["kind"].as_str() {
                 Some("leaked_address") => it["detail"]["address"] == **address,
@@ -283,7 +286,6 @@ fn an_agent_that_starts_in_the_middle_finds_the_leak() -> Result<()> {
             };
             ensure!(is_true, "by an agent that starts at {when:?}: {it:#?}");
         }
-        node.stop()?;
     }
-    Ok(())
+    node.stop()
 }

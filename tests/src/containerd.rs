@@ -28,10 +28,11 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use nix::{sys::signal::Signal, unistd::Pid};
 
@@ -224,22 +225,28 @@ impl Containerd {
             .with_context(|| format!("its log ends with: {}", last_lines(&self.log().unwrap_or_default())))
     }
 
+    /// Imports both images at the same time.
     fn import_images(&self) -> Result<()> {
         let options = &self.options;
-        let ctr = program(options, "ctr");
         let pause = options.pause.clone().map_or_else(|| beside_this_program("pause"), Ok)?;
         let busybox = options.busybox.as_deref().unwrap_or(Path::new(BUSYBOX));
         let images = [("pause", Image::pause(&pause)), ("busybox", Image::busybox(busybox)?)];
-        for (name, image) in images {
-            let archive = self.place.root.join(format!("{name}.tar"));
-            image.write(&archive)?;
-            let (socket, archive) = (path_text(&self.socket)?, path_text(&archive)?);
-            command::run(
-                path_text(&ctr)?,
-                &["--address", socket, "--namespace", "k8s.io", "images", "import", archive],
-            )?;
-        }
-        Ok(())
+        thread::scope(|scope| {
+            let imports = images.map(|(name, image)| scope.spawn(move || self.import(name, &image)));
+            imports
+                .into_iter()
+                .try_for_each(|import| import.join().map_err(|_panic| anyhow!("an import panicked"))?)
+        })
+    }
+
+    fn import(&self, name: &str, image: &Image) -> Result<()> {
+        let archive = self.place.root.join(format!("{name}.tar"));
+        image.write(&archive)?;
+        let (socket, archive) = (path_text(&self.socket)?, path_text(&archive)?);
+        command::run(
+            path_text(&program(&self.options, "ctr"))?,
+            &["--address", socket, "--namespace", "k8s.io", "images", "import", archive],
+        )
     }
 
     /// Ends the pods as the kubelet does, then containerd, then sweeps. Returns what could not be removed.

@@ -15,14 +15,18 @@ use nix::{
 use serde_json::json;
 use tests::{
     kubelet::{Container, Kubelet, Pod, Sandbox},
-    node::Node,
+    stream::Stream,
 };
 
-use super::{findings, stuck::until_closed_after, watch, watch_store};
+use super::{findings, minutes, stuck::until_closed_after, watch_store};
 use crate::LIMIT;
 
 /// Where containerd's output is on a node without a journal.
 const LOG: &str = "/var/log/containerd.log";
+/// The UID of the plugin's pod, the key of its finding, and what its container says.
+const PLUGINS_UID: &str = "5d1cb95b-0000-4000-8000-00000000fa11";
+const PLUGINS_KEY: &str = "daemon_failing/5d1cb95b-0000-4000-8000-00000000fa11/main";
+const WORDS: &str = "cannot write /etc/cni/net.d/10-flannel.conflist";
 /// How long a daemon runs until it has come up, and how long it fails until that is confirmed.
 const UP: Duration = Duration::from_secs(60);
 
@@ -137,9 +141,9 @@ fn a_runtime_that_does_not_come_up_is_told_until_it_does() -> Result<()> {
 }
 
 /// Returns a pod on the host's network whose container says why it ends.
-fn failing_pod(name: &str, uid: &str, words: &str) -> Pod {
+fn failing_pod(name: &str, uid: &str) -> Pod {
     let pod = Pod { host_network: true, namespace: "kube-system".to_owned(), ..Pod::new(name, uid) };
-    pod.with(Container::shell("main", &format!("echo 'it begins'; echo '{words}' >&2; exit 1")))
+    pod.with(Container::shell("main", &format!("echo 'it begins'; echo '{WORDS}' >&2; exit 1")))
 }
 
 /// Starts the pod, and its container three times.
@@ -154,44 +158,48 @@ fn fail(kubelet: &mut Kubelet, pod: &Pod) -> Result<Sandbox> {
     Ok(sandbox)
 }
 
-/// The other pod fails in the same way, and no plugin needs it.
+/// A pod of a CNI plugin, and one that fails in the same way and that no plugin needs.
+pub(super) struct FailingPods([(Sandbox, Pod); 2]);
+
+impl FailingPods {
+    pub(super) fn start(kubelet: &mut Kubelet) -> Result<Self> {
+        let plugins = failing_pod("kube-flannel-ds-x2x7q", PLUGINS_UID);
+        let other = failing_pod("node-exporter-x2x7q", "5d1cb95b-0000-4000-8000-00000000fa12");
+        Ok(Self([(fail(kubelet, &plugins)?, plugins), (fail(kubelet, &other)?, other)]))
+    }
+
+    pub(super) fn until_told(&self, stream: &mut Stream) -> Result<()> {
+        stream.until_after(UP, "daemon_failing confirmed", |event| {
+            event["event"] == "finding.confirmed" && event["finding"]["key"] == PLUGINS_KEY
+        })
+    }
+
+    pub(super) fn end(&self, kubelet: &mut Kubelet) -> Result<()> {
+        for (sandbox, pod) in &self.0 {
+            kubelet.stop_sandbox(&sandbox.id)?;
+            kubelet.remove_cgroup(pod)?;
+            kubelet.remove_sandbox(&sandbox.id)?;
+            kubelet.remove_logs(pod)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn until_over(stream: &mut Stream) -> Result<()> {
+        until_closed_after(LIMIT, stream, PLUGINS_KEY)
+    }
+}
+
 #[test]
 fn a_container_of_a_plugins_pod_is_told_with_the_words_of_its_log() -> Result<()> {
-    let _kubelet = super::Kubelet::start()?;
-    let node = Node::start()?;
-    let mut stream = watch(&node)?;
-    let mut kubelet = node.kubelet()?;
-    let words = "cannot write /etc/cni/net.d/10-flannel.conflist";
-    let uid = "5d1cb95b-0000-4000-8000-00000000fa11";
-    let plugins = failing_pod("kube-flannel-ds-x2x7q", uid, words);
-    let other = failing_pod("node-exporter-x2x7q", "5d1cb95b-0000-4000-8000-00000000fa12", words);
-    let pods = [(fail(&mut kubelet, &plugins)?, plugins), (fail(&mut kubelet, &other)?, other)];
-    let key = format!("daemon_failing/{uid}/main");
-    stream.until_after(UP, "daemon_failing confirmed", |event| {
-        event["event"] == "finding.confirmed" && event["finding"]["key"] == *key
-    })?;
-    for (sandbox, pod) in &pods {
-        kubelet.stop_sandbox(&sandbox.id)?;
-        kubelet.remove_cgroup(pod)?;
-        kubelet.remove_sandbox(&sandbox.id)?;
-        kubelet.remove_logs(pod)?;
-    }
-    until_closed_after(LIMIT, &mut stream, &key)?;
-    let (received, _) = stream.end()?;
-    node.stop()?;
-
-    // The kernel may skip runs of hooks, which is a blind spot.
-    let mut found = findings(&received);
-    found.retain(|_, it| it["kind"] != "blind_spot");
-    ensure!(found.keys().eq([&key]), "{found:#?}");
-    let it = &found[&key];
+    let it = minutes::seen()?.only("daemon_failing")?;
+    ensure!(it["key"] == PLUGINS_KEY, "{it:#}");
     let detail = &it["detail"];
     ensure!(detail["count"] == 3 && detail["exit_code"] == 1, "{it:#}");
     ensure!(detail["plugins"] == json!(["flannel"]), "{it:#}");
     ensure!(detail["plugin_pod"] == "kube-system/kube-flannel-ds-x2x7q", "{it:#}");
     let said = &detail["said"][0];
-    ensure!(said["by"] == "plugin" && said["text"] == words, "{it:#}");
+    ensure!(said["by"] == "plugin" && said["text"] == WORDS, "{it:#}");
     let summary = it["summary"].as_str().context("no summary")?;
-    ensure!(summary.contains(words), "{summary}");
+    ensure!(summary.contains(WORDS), "{summary}");
     Ok(())
 }

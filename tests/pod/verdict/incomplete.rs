@@ -14,12 +14,13 @@ const TRIES: u32 = 3;
 /// calls no plugin, and only the records show the sandboxes.
 #[test]
 fn sandboxes_that_the_runtime_fails_to_make_are_no_duplicates_and_their_clean_up_is_in_order() -> Result<()> {
+    let _kubelet = Kubelet::start()?;
+    let node = Node::start_keyed(Faults::default())?;
+    let mut kubelet = node.kubelet()?;
+    let stream = watch(&node)?;
+    let mut pods = Vec::new();
     for missing in [&["loopback"][..], &["loopback", "keyed"]] {
-        let _kubelet = Kubelet::start()?;
-        let node = Node::start_keyed(Faults::default())?;
-        let mut kubelet = node.kubelet()?;
-        let stream = watch(&node)?;
-        let pod = service("incomplete");
+        let pod = service(&format!("incomplete-{}", missing.len()));
         for plugin in missing {
             node.hide_plugin(plugin)?;
         }
@@ -27,7 +28,8 @@ fn sandboxes_that_the_runtime_fails_to_make_are_no_duplicates_and_their_clean_up
         for attempt in 0..TRIES {
             ensure!(kubelet.run_sandbox(&pod, attempt).is_err(), "a sandbox was made without {missing:?}");
         }
-        // Their records are older than the grace when somebody cleans up.
+        // Their records are older than the grace when somebody cleans up. Meanwhile the agent would report
+        // every problem of the clean-up before.
         wait_for_candidates();
         for plugin in missing {
             node.show_plugin(plugin)?;
@@ -36,18 +38,20 @@ fn sandboxes_that_the_runtime_fails_to_make_are_no_duplicates_and_their_clean_up
             kubelet.stop_sandbox(&sandbox.id)?;
             kubelet.remove_sandbox(&sandbox.id)?;
         }
-        wait_for_candidates();
-        kubelet.remove_cgroup(&pod)?;
-        kubelet.remove_logs(&pod)?;
-        let (received, _) = stream.end()?;
-        let is_wrong = |it: &&Value| {
-            let kind = it["kind"].as_str().unwrap_or_default();
-            ["duplicate_sandbox", "stuck_stop", "teardown_out_of_order"].contains(&kind)
-        };
-        let found = findings(&received);
-        let wrong: Vec<&Value> = found.values().filter(is_wrong).collect();
-        ensure!(wrong.is_empty(), "without {missing:?}: {wrong:#?}");
-        node.stop()?;
+        pods.push(pod);
     }
-    Ok(())
+    wait_for_candidates();
+    for pod in &pods {
+        kubelet.remove_cgroup(pod)?;
+        kubelet.remove_logs(pod)?;
+    }
+    let (received, _) = stream.end()?;
+    let is_wrong = |it: &&Value| {
+        let kind = it["kind"].as_str().unwrap_or_default();
+        ["duplicate_sandbox", "stuck_stop", "teardown_out_of_order"].contains(&kind)
+    };
+    let found = findings(&received);
+    let wrong: Vec<&Value> = found.values().filter(is_wrong).collect();
+    ensure!(wrong.is_empty(), "{wrong:#?}");
+    node.stop()
 }

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 use tests::{
     kubelet::{Kubelet, Pod},
-    node::Node,
     story::job,
+    stream::Stream,
 };
 
-use super::{findings, kind_and_form, watch};
+use super::{kind_and_form, minutes};
 use crate::LIMIT;
 
 /// The agent reads a runtime's list once a minute. One list shows the sandbox not ready; after the next one
@@ -31,37 +31,46 @@ fn completed(kubelet: &mut Kubelet, pod: &Pod) -> Result<String> {
     Ok(sandbox.id)
 }
 
-/// The logs of a completed pod stay as long as the API server has the pod. Until then its sandbox may be on
-/// record.
+/// Two stopped sandboxes that the runtime has on record.
+pub(super) struct Records {
+    deleted: String,
+    kept: String,
+    kept_pod: Pod,
+}
+
+impl Records {
+    /// The logs of a completed pod stay as long as the API server has the pod. Until then its sandbox may be
+    /// on record.
+    pub(super) fn leave(kubelet: &mut Kubelet) -> Result<Self> {
+        let (pod, kept_pod) = (job("deleted"), job("kept"));
+        let deleted = completed(kubelet, &pod)?;
+        let kept = completed(kubelet, &kept_pod)?;
+        kubelet.remove_logs(&pod)?;
+        Ok(Self { deleted, kept, kept_pod })
+    }
+
+    pub(super) fn until_told(&self, stream: &mut Stream) -> Result<()> {
+        let is_found = |event: &Value| {
+            event["event"] == "finding.confirmed" && kind_and_form(&event["finding"]) == "phantom_sandbox"
+        };
+        stream.until_after(TWO_LISTS, "the record confirmed", is_found)
+    }
+
+    pub(super) fn remove(&self, kubelet: &mut Kubelet) -> Result<()> {
+        kubelet.remove_sandbox(&self.deleted)?;
+        kubelet.remove_sandbox(&self.kept)?;
+        kubelet.remove_logs(&self.kept_pod)
+    }
+}
+
 #[test]
 fn the_record_of_a_deleted_pod_is_found_and_that_of_a_completed_pod_is_not() -> Result<()> {
-    let _kubelet = super::Kubelet::start()?;
-    let node = Node::start()?;
-    let mut stream = watch(&node)?;
-    let mut kubelet = node.kubelet()?;
-    let (deleted, kept) = (job("deleted"), job("kept"));
-    let left = completed(&mut kubelet, &deleted)?;
-    let healthy = completed(&mut kubelet, &kept)?;
-    kubelet.remove_logs(&deleted)?;
-    let is_found = |event: &Value| {
-        event["event"] == "finding.confirmed" && kind_and_form(&event["finding"]) == "phantom_sandbox"
-    };
-    stream.until_after(TWO_LISTS, "the record confirmed", is_found)?;
-    let (received, _) = stream.end()?;
-    kubelet.remove_sandbox(&left)?;
-    kubelet.remove_sandbox(&healthy)?;
-    kubelet.remove_logs(&kept)?;
-    node.stop()?;
-
-    // The kernel may skip runs of hooks, which is a blind spot.
-    let mut found = findings(&received);
-    found.retain(|_, it| it["kind"] != "blind_spot");
-    ensure!(found.len() == 1, "{found:#?}");
-    for (key, it) in &found {
-        ensure!(key.starts_with("phantom_sandbox/left_on_record/"), "{key}");
-        // Both pods were looked for after the same list.
-        ensure!(it["sandboxes"] == serde_json::json!([left]), "{it:#}");
-        ensure!(it["severity"] == "info" && it["detail"]["left_on_record"] == 1, "{it:#}");
-    }
+    let seen = minutes::seen()?;
+    let it = seen.only("phantom_sandbox")?;
+    let key = it["key"].as_str().unwrap_or_default();
+    ensure!(key.starts_with("phantom_sandbox/left_on_record/"), "{key}");
+    // Both pods were looked for after the same list.
+    ensure!(it["sandboxes"] == serde_json::json!([seen.records.deleted]), "{it:#}");
+    ensure!(it["severity"] == "info" && it["detail"]["left_on_record"] == 1, "{it:#}");
     Ok(())
 }
