@@ -6,7 +6,7 @@
 //! names an address or an attachment twice.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     mem,
     net::IpAddr,
 };
@@ -44,9 +44,19 @@ struct Reservations {
 /// libcni's cache, read whole, with one result for each attachment.
 #[derive(Debug, Default)]
 struct Cache {
-    found: BTreeMap<(ContainerId, String), CacheFound>,
+    /// The results of each container, which has few.
+    found: BTreeMap<ContainerId, Vec<Cached>>,
     /// The paths of the files that cannot be read.
     unread: BTreeSet<String>,
+    /// Changes with each reading.
+    reading: bool,
+}
+
+#[derive(Debug)]
+struct Cached {
+    found: CacheFound,
+    /// The last reading that has it.
+    reading: bool,
 }
 
 impl RecordsDiff {
@@ -97,31 +107,34 @@ impl RecordsDiff {
     }
 
     fn runtime(&mut self, before: Option<Runtime>, read: RuntimeRead) -> Fact {
-        let sandboxes = read.sandboxes.iter().map(|it| (it.id.clone(), it.pod.clone())).collect();
-        let RuntimeRead { place, kind, sandboxes: _, complete, unread } = &read;
-        let place = place.clone();
-        let head = RuntimeRead {
-            place: place.clone(),
-            kind: *kind,
-            sandboxes: Vec::new(),
-            complete: *complete,
-            unread: *unread,
-        };
-        let now = Runtime { head, sandboxes };
-        let fact = match before.filter(|before| before.head == now.head) {
-            Some(before) => Fact::RuntimeChanged(before.changed(&now)),
-            None => Fact::RuntimeRead(read),
+        let place = read.place.clone();
+        let (now, fact) = match before.filter(|before| before.is_comparable(&read)) {
+            Some(before) => {
+                let now = Runtime::of(read);
+                let changed = before.changed(&now);
+                (now, Fact::RuntimeChanged(changed))
+            }
+            None => (Runtime::of(read.clone()), Fact::RuntimeRead(read)),
         };
         self.runtimes.insert(place, now);
         fact
     }
 
     fn store(&mut self, before: Option<Reservations>, read: StoreRead) -> Fact {
-        let Some(now) = Reservations::of(&read) else { return Fact::StoreRead(read) };
         let path = read.store.path.clone();
-        let fact = match before.filter(|before| before.store == now.store) {
-            Some(before) => Fact::StoreChanged(before.changed(&now)),
-            None => Fact::StoreRead(read),
+        let before = before.filter(|before| before.store == read.store && read.complete);
+        let (now, fact) = match before {
+            Some(before) => match Reservations::of(read) {
+                Ok(now) => {
+                    let changed = before.changed(&now);
+                    (now, Fact::StoreChanged(changed))
+                }
+                Err(read) => return Fact::StoreRead(read),
+            },
+            None => match Reservations::of(read.clone()) {
+                Ok(now) => (now, Fact::StoreRead(read)),
+                Err(read) => return Fact::StoreRead(read),
+            },
         };
         self.stores.insert(path, now);
         fact
@@ -129,20 +142,40 @@ impl RecordsDiff {
 
     fn reduce_cache(&mut self, complete: bool, list: Vec<Observation>) -> Vec<Observation> {
         let before = self.cache.take();
-        if !complete {
+        if !complete || has_twice(&list) {
             return list;
         }
-        let Some(mut now) = Cache::of(&list) else { return list };
-        let reduced = match before {
-            Some(before) if before.unread.is_subset(&now.unread) => before.changed(&mut now, list),
-            Some(_) | None => list,
+        let mut unread = BTreeSet::new();
+        for seen in &list {
+            if let Fact::CacheUnread { path } = &seen.fact {
+                unread.insert(path.clone());
+            }
+        }
+        let (mut cache, is_reduced) = match before {
+            Some(before) if before.unread.is_subset(&unread) => (before, true),
+            Some(_) | None => (Cache::default(), false),
         };
-        self.cache = Some(now);
+        cache.unread = unread;
+        cache.reading = !cache.reading;
+        let reduced = if is_reduced { cache.reduce(list) } else { cache.fill(list) };
+        self.cache = Some(cache);
         reduced
     }
 }
 
 impl Runtime {
+    fn of(read: RuntimeRead) -> Self {
+        let sandboxes = read.sandboxes.into_iter().map(|it| (it.id, it.pod)).collect();
+        Self { head: RuntimeRead { sandboxes: Vec::new(), ..read }, sandboxes }
+    }
+
+    /// Whether this reading differs in its sandboxes only.
+    fn is_comparable(&self, read: &RuntimeRead) -> bool {
+        let RuntimeRead { place, kind, sandboxes: _, complete, unread } = read;
+        let head = &self.head;
+        (&head.place, &head.kind, &head.complete, &head.unread) == (place, kind, complete, unread)
+    }
+
     fn changed(&self, now: &Self) -> RuntimeChanged {
         let came = now.sandboxes.iter().filter(|(id, pod)| self.sandboxes.get(id) != Some(pod));
         let gone = self.sandboxes.keys().filter(|id| !now.sandboxes.contains_key(id));
@@ -155,12 +188,16 @@ impl Runtime {
 }
 
 impl Reservations {
-    /// `None`: the store was not read whole, or has an address twice.
-    fn of(read: &StoreRead) -> Option<Self> {
-        let mut all = read.reservations.clone();
+    /// Gives the reading back if it is not whole, or has an address twice.
+    fn of(read: StoreRead) -> Result<Self, StoreRead> {
+        let StoreRead { store, reservations: mut all, complete } = read;
         all.sort_unstable_by_key(|it| it.address);
         let is_once = all.is_sorted_by(|one, next| one.address < next.address);
-        (read.complete && is_once).then(|| Self { store: read.store.clone(), all })
+        if complete && is_once {
+            Ok(Self { store, all })
+        } else {
+            Err(StoreRead { store, reservations: all, complete })
+        }
     }
 
     fn at(&self, address: IpAddr) -> Option<&Reservation> {
@@ -176,26 +213,43 @@ impl Reservations {
 }
 
 impl Cache {
-    /// `None`: an attachment has two results.
-    fn of(list: &[Observation]) -> Option<Self> {
-        let mut cache = Self::default();
-        for seen in list {
+    /// Takes in the first reading.
+    fn fill(&mut self, list: Vec<Observation>) -> Vec<Observation> {
+        for seen in &list {
             if let Fact::CacheFound(found) = &seen.fact {
-                let Entry::Vacant(place) = cache.found.entry(key(found)) else { return None };
-                place.insert(found.clone());
-            } else if let Fact::CacheUnread { path } = &seen.fact {
-                cache.unread.insert(path.clone());
+                self.take(found);
             }
         }
-        Some(cache)
+        list
     }
 
-    /// Returns what changed since. A result whose file cannot be read now is kept as it was.
-    fn changed(mut self, now: &mut Self, list: Vec<Observation>) -> Vec<Observation> {
+    /// Notes that this reading has the result. Returns whether it is as it was.
+    fn take(&mut self, found: &CacheFound) -> bool {
+        let reading = self.reading;
+        let Some(all) = self.found.get_mut(&found.container) else {
+            let cached = Cached { found: found.clone(), reading };
+            self.found.insert(found.container.clone(), vec![cached]);
+            return false;
+        };
+        let Some(known) = all.iter_mut().find(|it| it.found.ifname == found.ifname) else {
+            all.push(Cached { found: found.clone(), reading });
+            return false;
+        };
+        known.reading = reading;
+        let is_same = known.found == *found;
+        if !is_same {
+            known.found = found.clone();
+        }
+        is_same
+    }
+
+    /// Takes in a further reading, and returns what changed. A result whose file cannot be read now is kept
+    /// as it was.
+    fn reduce(&mut self, list: Vec<Observation>) -> Vec<Observation> {
         let mut reduced = Vec::new();
         for seen in list {
             if let Fact::CacheFound(found) = &seen.fact
-                && self.found.remove(&key(found)).as_ref() == Some(found)
+                && self.take(found)
             {
                 continue;
             }
@@ -205,26 +259,48 @@ impl Cache {
                 continue;
             }
             if let Fact::ListEnded { .. } = seen.fact {
-                for (key, found) in mem::take(&mut self.found) {
-                    if now.unread.iter().any(|path| found.is_in(path)) {
-                        now.found.insert(key, found);
-                    } else {
-                        let (container, ifname) = key;
-                        let gone = Fact::CacheGone { container, ifname };
-                        reduced.push(Observation { fact: gone, ..seen.clone() });
-                    }
+                for CacheFound { container, ifname, .. } in self.forget_missing() {
+                    let gone = Fact::CacheGone { container, ifname };
+                    reduced.push(Observation { fact: gone, ..seen.clone() });
                 }
             }
             reduced.push(seen);
         }
         reduced
     }
+
+    /// Takes out the results that this reading does not have.
+    fn forget_missing(&mut self) -> Vec<CacheFound> {
+        let Self { found, unread, reading } = self;
+        let mut missing = Vec::new();
+        found.retain(|_, all| {
+            missing.extend(all.extract_if(.., |it| {
+                it.reading != *reading && !unread.iter().any(|path| it.found.is_in(path))
+            }));
+            all.iter_mut().for_each(|it| it.reading = *reading);
+            !all.is_empty()
+        });
+        missing.sort_by(|one, other| key(&one.found).cmp(&key(&other.found)));
+        missing.into_iter().map(|it| it.found).collect()
+    }
+}
+
+/// Whether a list has two results of one attachment.
+fn has_twice(list: &[Observation]) -> bool {
+    let mut keys = Vec::new();
+    for seen in list {
+        if let Fact::CacheFound(found) = &seen.fact {
+            keys.push(key(found));
+        }
+    }
+    keys.sort_unstable();
+    keys.windows(2).any(|pair| matches!(pair, [one, next] if one == next))
 }
 
 fn each(list: Vec<Observation>, mut reduce: impl FnMut(Fact) -> Fact) -> Vec<Observation> {
     list.into_iter().map(|seen| Observation { fact: reduce(seen.fact), ..seen }).collect()
 }
 
-fn key(found: &CacheFound) -> (ContainerId, String) {
-    (found.container.clone(), found.ifname.clone())
+fn key(found: &CacheFound) -> (&ContainerId, &str) {
+    (&found.container, &found.ifname)
 }
