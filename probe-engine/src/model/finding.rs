@@ -6,6 +6,7 @@
 
 mod address;
 mod blind;
+mod cni;
 mod kind;
 
 use std::{fmt, str::FromStr};
@@ -14,8 +15,9 @@ use schemars::JsonSchema;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use address::*;
-pub use blind::Blind;
 pub(crate) use blind::plural;
+pub use blind::{Blind, BlindSpot};
+pub use cni::*;
 pub use kind::*;
 
 use crate::model::{
