@@ -11,6 +11,8 @@
 //! configuration or the runtimes' records cannot be read whole, no such finding opens or closes, and no leak
 //! in such a store is reported.
 
+use std::time::Duration;
+
 use probe_common::runtime;
 
 use super::{Abandoned, DetectContext, Detection, Verdict, leaked_address};
@@ -161,5 +163,9 @@ impl Explain for AbandonedStore {
 
     fn forget_numbers(&mut self) {
         self.count = 0;
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the records of an IPAM store".to_owned())
     }
 }

@@ -286,4 +286,8 @@ impl Explain for BlindSpot {
             *count = 0;
         }
     }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("what sandprobe itself could not see, read or keep".to_owned())
+    }
 }

@@ -37,7 +37,7 @@ use crate::{
     },
     model::{
         fact::{CniCommand, MessageFound, PodName},
-        finding::{CniFailing, Explain, Key, Kind, Message, SaidOften, Severity},
+        finding::{CniFailing, Explain, Key, Kind, Message, SaidOften, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -399,6 +399,10 @@ impl Explain for CniFailing {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     engine::world::table::call::Call,
     model::{
         fact::{List, Origin},
-        finding::{CniQueue, Explain, Key, Kind, Severity},
+        finding::{CniQueue, Explain, Key, Kind, Severity, Thing},
         id::ContainerId,
     },
     words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
@@ -84,5 +84,9 @@ impl Explain for CniQueue {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     },
     model::{
         fact::{List, Origin, PodName},
-        finding::{CniSlow, Explain, Key, Kind, Severity},
+        finding::{CniSlow, Explain, Key, Kind, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -241,6 +241,10 @@ impl Explain for CniSlow {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     engine::world::table::attachment::Attachment,
     model::{
         fact::PodName,
-        finding::{CniWrongDel, Explain, Key, Kind, Severity, WrongDelForm},
+        finding::{CniWrongDel, Explain, Key, Kind, Severity, Thing, WrongDelForm},
         id::ContainerId,
         time::Timestamp,
     },
@@ -230,5 +230,10 @@ impl Explain for CniWrongDel {
 
     fn shows_some(&self) -> bool {
         self.how == WrongDelForm::AddKilled
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        let addresses = self.addresses.iter().copied().map(Thing::Address);
+        [Thing::Plugin(&self.plugin)].into_iter().chain(addresses).collect()
     }
 }

@@ -353,6 +353,19 @@ impl Explain for DaemonFailing {
         (self.count, self.lasted) = (FAILED, Duration::ZERO);
         forget_times(&mut self.said);
     }
+
+    fn rests_on(&self, lasted: Duration) -> Option<String> {
+        let daemon = escaped(&self.daemon);
+        if self.down {
+            return Some(format!(
+                "the end of {daemon}, and no start of it in the {} after that",
+                span(lasted)
+            ));
+        }
+        let said = if self.said.is_empty() { "" } else { ", and what was said" };
+        let ends = counted(self.count.into(), "process");
+        Some(format!("the ends of {ends} of {daemon}, each soon after its start{said}"))
+    }
 }
 
 /// Returns the commands for a container of a plugin's pod, where `kubectl` works. `pod`: NAMESPACE/NAME, as

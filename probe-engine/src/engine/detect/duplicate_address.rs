@@ -12,7 +12,7 @@ use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::attachment::{Attachment, Lease},
     model::{
-        finding::{DuplicateAddress, Explain, Key, Kind, Severity},
+        finding::{DuplicateAddress, Explain, Key, Kind, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -110,5 +110,9 @@ impl Explain for DuplicateAddress {
             "# took the address for free.".to_owned(),
             format!("kubectl get pods -A -o wide --field-selector status.podIP={}", self.address),
         ]
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Address(self.address)]
     }
 }

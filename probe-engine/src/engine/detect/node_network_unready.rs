@@ -221,6 +221,10 @@ impl Explain for NodeNetworkUnready {
     fn shows_some(&self) -> bool {
         true
     }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the CNI configuration and the plugins in the node's files".to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -9,14 +9,14 @@
 //! no configuration names any more (`abandoned_store`). If records were lost, a sandbox may have an address
 //! unseen: no such finding opens or closes then. An open one stays open while its store cannot be read whole.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::table::ipam_store::IpamStore,
     model::{
         fact::{List, Reservation, StoreKind},
-        finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity},
+        finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -169,6 +169,14 @@ impl Explain for OwnerlessReservation {
     fn forget_numbers(&mut self) {
         self.count = 0;
         self.first.clear();
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.network.iter().map(|it| Thing::Network(it)).collect()
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the records of an IPAM store".to_owned())
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     model::{
-        finding::{Cause, Explain, Key, Kind, PoolExhaustion, Severity},
+        finding::{Cause, Explain, Key, Kind, PoolExhaustion, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -181,5 +181,13 @@ impl Explain for PoolExhaustion {
     fn forget_numbers(&mut self) {
         (self.used, self.ownerless, self.leaked) = (0, 0, 0);
         (self.free, self.runs_out_in) = (0, None);
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Network(&self.network)]
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the addresses of the pool that are in use".to_owned())
     }
 }

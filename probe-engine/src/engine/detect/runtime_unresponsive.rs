@@ -269,6 +269,10 @@ impl Explain for RuntimeUnresponsive {
         self.first.clear();
         self.threads.clear();
     }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("requests over CRI that got no answer".to_owned())
+    }
 }
 
 #[cfg(test)]

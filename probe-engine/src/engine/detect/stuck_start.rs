@@ -44,7 +44,7 @@ use crate::{
     },
     model::{
         fact::{Believed, LOOPBACK, Role, Said},
-        finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart},
+        finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -505,6 +505,10 @@ impl Explain for StuckStart {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.addresses.iter().copied().map(Thing::Address).collect()
     }
 }
 

@@ -42,7 +42,7 @@ use crate::{
     model::{
         change,
         fact::{List, Origin, Said, sandbox_of_cached},
-        finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop},
+        finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -418,5 +418,9 @@ impl Explain for StuckStop {
     fn forget_numbers(&mut self) {
         self.attempts = 0;
         forget_times(&mut self.said);
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.plugin.iter().map(|it| Thing::Plugin(it)).collect()
     }
 }

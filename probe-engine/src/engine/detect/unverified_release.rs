@@ -10,11 +10,13 @@
 //! libcni's cache still names (`leaked_address`). The finding closes after an hour without a new such
 //! sandbox.
 
+use std::time::Duration;
+
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::table::release::MEMORY,
     model::{
-        finding::{Explain, Key, Kind, Severity, UnverifiedRelease},
+        finding::{Explain, Key, Kind, Severity, Thing, UnverifiedRelease},
         id::ContainerId,
     },
     words::{count::counted, escape::escaped, shell::lines},
@@ -76,5 +78,13 @@ impl Explain for UnverifiedRelease {
     fn forget_numbers(&mut self) {
         self.count = 0;
         self.without_del = 0;
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("how the plugin's attachments were released".to_owned())
     }
 }
