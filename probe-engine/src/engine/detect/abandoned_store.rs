@@ -20,7 +20,7 @@ use crate::{
     engine::world::table::{ipam_store::IpamStore, record::HasRecord},
     model::{
         fact::StoreKind,
-        finding::{AbandonedStore, Explain, Key, Kind, Severity},
+        finding::{AbandonedStore, Explain, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -105,17 +105,8 @@ fn detection(
     if count == 0 {
         return None;
     }
-    let kind = Kind::from(AbandonedStore { path: read.store.path.clone(), network, count });
-    Some(Detection {
-        key: Key::new(kind.into_str(), &[&read.store.path]),
-        kind,
-        severity: Severity::Info,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    })
+    let kind = AbandonedStore { path: read.store.path.clone(), network, count };
+    Some(Detection::new(kind, &[&read.store.path], Severity::Info, since, verdict))
 }
 
 impl Explain for AbandonedStore {

@@ -19,7 +19,7 @@ use crate::{
     engine::world::{lookup, table::attachment::LATELY},
     model::{
         fact::{Answer, List, Signal, StoreAnswer},
-        finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
+        finding::{Blind, BlindSpot, Explain, FindingKind, Key, Severity, plural},
         id::ContainerId,
         time::Timestamp,
     },
@@ -41,28 +41,28 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     found.extend(losses.filter(|it| it.count > 0 && ctx.now < it.last_at + LATELY).map(|it| {
         let verdict = Verdict::Passing { until: it.last_at + LATELY };
         let spot = BlindSpot::of(Blind::Lost { count: it.count });
-        detection(&["lost"], spot, Severity::Warning, it.since, verdict)
+        Detection::new(spot, &["lost"], Severity::Warning, it.since, verdict)
     }));
     let [away, state] = losses.map_or([None; 2], |it| [it.away, it.state]);
     for (missed, word, spot) in [(away, "no_agent", Blind::NoAgent), (state, "state", Blind::State)] {
         found.extend(missed.filter(|(_, until)| ctx.now < *until + LATELY).map(|(since, until)| {
             let verdict = Verdict::Passing { until: until + LATELY };
-            detection(&[word], BlindSpot::of(spot), Severity::Info, since, verdict)
+            Detection::new(BlindSpot::of(spot), &[word], Severity::Info, since, verdict)
         }));
     }
     for (path, since) in &ctx.world.coverage.hanging {
         let spot = BlindSpot::of(Blind::File { path: path.clone() });
-        found.push(detection(&["file", path], spot, Severity::Warning, *since, Verdict::Confirmed));
+        found.push(Detection::new(spot, &["file", path], Severity::Warning, *since, Verdict::Confirmed));
     }
     let records = &ctx.world.records;
     for (path, (at, read)) in records.stores.iter().filter(|(_, (_, read))| !read.complete) {
         let spot = BlindSpot::of(Blind::Store { path: read.store.path.clone() });
-        found.push(detection(&["store", path], spot, Severity::Info, *at, Verdict::Confirmed));
+        found.push(Detection::new(spot, &["store", path], Severity::Info, *at, Verdict::Confirmed));
     }
     for (path, answer) in &records.links {
         if let (StoreAnswer::Refused { right }, Some((at, _))) = (answer, records.stores.get(path)) {
             let spot = BlindSpot::of(Blind::Right { right: right.clone() });
-            found.push(detection(&["right", path], spot, Severity::Warning, *at, Verdict::Confirmed));
+            found.push(Detection::new(spot, &["right", path], Severity::Warning, *at, Verdict::Confirmed));
         }
     }
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
@@ -73,7 +73,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let spot = BlindSpot::of(Blind::Runtime { place: Some(place.clone()) });
         let key = ["runtime", place];
         let verdict = after_start(ctx, row.read_at).unwrap_or(Verdict::Confirmed);
-        found.push(detection(&key, spot, Severity::Info, row.read_at, verdict));
+        found.push(Detection::new(spot, &key, Severity::Info, row.read_at, verdict));
     }
     silent(ctx, found);
     found.extend(cache(ctx));
@@ -81,20 +81,20 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     // concludes that something is absent.
     if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
         let spot = BlindSpot::of(Blind::Listing { list: List::Netns });
-        found.push(detection(&["listing", "netns"], spot, Severity::Info, *at, Verdict::Confirmed));
+        found.push(Detection::new(spot, &["listing", "netns"], Severity::Info, *at, Verdict::Confirmed));
     }
     if let Some(at) = lookup::daemons::kubelet_missing_since(ctx.world) {
         let spot = BlindSpot::of(Blind::Kubelet);
         let ready = ctx.awake(at) + KUBELET;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
-        found.push(detection(&["kubelet"], spot, Severity::Info, at, verdict));
+        found.push(Detection::new(spot, &["kubelet"], Severity::Info, at, verdict));
     }
     if let Some((since, at, turned_at)) = unread_since(ctx) {
         let spot = BlindSpot::of(Blind::Runtime { place: None });
         let ready = ctx.awake(turned_at) + READ;
         let verdict = after_start(ctx, at).unwrap_or_else(|| ctx.after(since.max(ready), READ));
-        found.push(detection(&["runtime"], spot, Severity::Info, since, verdict));
+        found.push(Detection::new(spot, &["runtime"], Severity::Info, since, verdict));
     }
 }
 
@@ -115,8 +115,7 @@ fn after_start(ctx: &DetectContext<'_>, read_at: Timestamp) -> Option<Verdict> {
 pub(super) fn left_out(kinds: &BTreeMap<FindingKind, u64>, now: Timestamp) -> Detection {
     let spot = Blind::LeftOut { count: kinds.values().sum() };
     let spot = BlindSpot { spot, weaker: kinds.keys().copied().collect() };
-    let it = detection(&[], spot, Severity::Warning, now, Verdict::Confirmed);
-    Detection { key: left_out_key(), ..it }
+    Detection::keyed(left_out_key(), spot, Severity::Warning, now, Verdict::Confirmed)
 }
 
 pub(super) fn left_out_key() -> Key {
@@ -140,7 +139,7 @@ fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
         let spot = BlindSpot::of(Blind::Cri { socket: row.socket.clone() });
         let key = ["cri", &row.socket];
-        found.push(detection(&key, spot, Severity::Info, row.answer_since, verdict));
+        found.push(Detection::new(spot, &key, Severity::Info, row.answer_since, verdict));
     }
 }
 
@@ -171,7 +170,7 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
         path: path.clone(),
         count: u64::try_from(count).unwrap_or(u64::MAX),
     });
-    Some(detection(&["cni_cache"], spot, Severity::Info, since, verdict))
+    Some(Detection::new(spot, &["cni_cache"], Severity::Info, since, verdict))
 }
 
 /// If readings of the node find no runtime's records although a runtime runs and has sandboxes: returns since
@@ -193,28 +192,8 @@ fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         if !spot.weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };
             let word = row.signal.into_str().replace(' ', "_");
-            found.push(detection(&["signal", &word], spot, severity, ctx.now, Verdict::Confirmed));
+            found.push(Detection::new(spot, &["signal", &word], severity, ctx.now, Verdict::Confirmed));
         }
-    }
-}
-
-fn detection(
-    key: &[&str],
-    spot: BlindSpot,
-    severity: Severity,
-    since: Timestamp,
-    verdict: Verdict,
-) -> Detection {
-    let kind = Kind::from(spot);
-    Detection {
-        key: Key::new(kind.into_str(), key),
-        kind,
-        severity,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         sandbox::Sandbox,
     },
     model::{
-        finding::{Explain, Key, Kind, LostNetwork, Severity},
+        finding::{Explain, LostNetwork, Severity},
         id::ContainerId,
     },
     words::{
@@ -69,23 +69,19 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
     let is_settled = ctx.now >= settled;
     let verdict = if is_settled { Verdict::Confirmed } else { Verdict::Watched { until: Some(settled) } };
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
-    let kind = Kind::from(LostNetwork {
+    let kind = LostNetwork {
         ifname: row.ifname.clone(),
         addresses: lost.iter().map(|(_, lease)| lease.address).collect(),
         network: row.network.clone(),
         plugin: plugin.map(|it| it.name.clone()),
         by: first.by.clone().filter(|by| !by.is_kernel_thread()),
         by_pod: first.by_pod,
-    });
+    };
+    let parts = [row.container.as_str(), &row.ifname];
     Some(Detection {
-        key: Key::new(kind.into_str(), &[row.container.as_str(), &row.ifname]),
-        kind,
-        severity: Severity::Warning,
-        since: first.at,
         pod: Some(sandbox.reported.pod.clone()),
         sandboxes: vec![row.container.clone()],
-        gapped: false,
-        verdict,
+        ..Detection::new(kind, &parts, Severity::Warning, first.at, verdict)
     })
 }
 

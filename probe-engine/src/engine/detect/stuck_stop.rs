@@ -275,14 +275,10 @@ fn detection(
     let pod = named.uid.as_ref().and_then(|uid| ctx.world.pods.get(&ctx.world.pods.by_uid(uid)?));
     (stop.said, stop.unsaid) = pod.map(|pod| pod.said_since(since)).unwrap_or_default();
     Detection {
-        key: key(id),
-        kind: Kind::from(stop),
-        severity: Severity::Warning,
-        since,
         pod: Some(named),
         sandboxes: vec![id.clone()],
         gapped: row.is_some_and(|row| row.gapped),
-        verdict,
+        ..Detection::keyed(key(id), stop, Severity::Warning, since, verdict)
     }
 }
 

@@ -16,7 +16,7 @@ use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::table::release::MEMORY,
     model::{
-        finding::{Explain, Key, Kind, Severity, Thing, UnverifiedRelease},
+        finding::{Explain, Severity, Thing, UnverifiedRelease},
         id::ContainerId,
     },
     words::{count::counted, escape::escaped, shell::lines},
@@ -25,21 +25,10 @@ use crate::{
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let late = ctx.world.releases.values().filter(|row| ctx.now < row.last_at + MEMORY);
     found.extend(late.map(|row| {
-        let kind = Kind::from(UnverifiedRelease {
-            plugin: row.plugin.clone(),
-            count: row.count,
-            without_del: row.without_del,
-        });
-        Detection {
-            key: Key::new(kind.into_str(), &[&row.plugin]),
-            kind,
-            severity: Severity::Info,
-            since: row.since,
-            pod: None,
-            sandboxes: Vec::new(),
-            gapped: false,
-            verdict: Verdict::Passing { until: row.last_at + MEMORY },
-        }
+        let kind =
+            UnverifiedRelease { plugin: row.plugin.clone(), count: row.count, without_del: row.without_del };
+        let verdict = Verdict::Passing { until: row.last_at + MEMORY };
+        Detection::new(kind, &[&row.plugin], Severity::Info, row.since, verdict)
     }));
 }
 
