@@ -424,10 +424,7 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
             Some(count) => ("LeftOnRecord".to_owned(), format!("x{count}")),
             None => (String::new(), String::new()),
         },
-        Kind::OrphanNetns(_)
-        | Kind::StuckNetnsTeardown(_)
-        | Kind::StuckCgroup(_)
-        | Kind::OrphanSandbox(_) => (String::new(), String::new()),
+        _ => (String::new(), String::new()),
     };
     let sub = if sub.is_empty() { sub } else { format!("/{}", snake(&sub)) };
     let pod = it.pod.as_ref().and_then(|pod| pod.name.clone()).unwrap_or_default();

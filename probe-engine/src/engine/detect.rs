@@ -168,6 +168,36 @@ pub(super) struct Detection {
     pub(super) verdict: Verdict,
 }
 
+impl Detection {
+    /// Makes a detection about no pod and no sandbox. The name of its kind and the parts are its key.
+    pub(super) fn new(
+        kind: impl Into<Kind>,
+        parts: &[&str],
+        severity: Severity,
+        since: Timestamp,
+        verdict: Verdict,
+    ) -> Self {
+        let kind = kind.into();
+        Self::keyed(Key::new(kind.into_str(), parts), kind, severity, since, verdict)
+    }
+
+    pub(super) fn keyed(
+        key: Key,
+        kind: impl Into<Kind>,
+        severity: Severity,
+        since: Timestamp,
+        verdict: Verdict,
+    ) -> Self {
+        let kind = kind.into();
+        Self { key, kind, severity, since, pod: None, sandboxes: Vec::new(), gapped: false, verdict }
+    }
+
+    /// Keeps an open finding about no sandbox open, since it cannot be judged now.
+    fn unsure(open: &Finding) -> Self {
+        Self::keyed(open.key.clone(), open.kind.clone(), open.severity, open.since, Verdict::Unsure)
+    }
+}
+
 /// Returns the detector of each kind, in the order in which findings are reported. Leaks come before these,
 /// and pools after them, because pools are judged by the leaks ([`judge`]).
 fn detectors() -> Vec<Box<dyn Detector>> {

@@ -21,12 +21,12 @@ use std::{
 };
 
 use relation::{RELATIONS, Relation};
-use thing::{By, Thing};
+use thing::By;
 
 use crate::model::{
     change::Finding,
     fact::PodName,
-    finding::{FindingKind, Key, Severity, Stage},
+    finding::{FindingKind, Key, Severity, Stage, Thing},
     id::ContainerId,
 };
 
@@ -100,7 +100,7 @@ impl<'a> Incidents<'a> {
     #[must_use]
     pub fn of(findings: impl IntoIterator<Item = &'a Finding>) -> Self {
         let mut findings: Vec<&Finding> = findings.into_iter().collect();
-        findings.sort_by_key(|it| relation::order(it));
+        findings.sort_by_cached_key(|it| relation::order(it));
         let index = Index::of(&findings);
         let mut rows: Vec<Row<'a>> = Vec::with_capacity(findings.len());
         for (at, finding) in findings.iter().copied().enumerate() {
@@ -234,7 +234,9 @@ impl<'a> Index<'a> {
         let mut index = Self { causes: BTreeMap::new(), first: BTreeMap::new() };
         for (at, finding) in findings.iter().copied().enumerate() {
             let kind = FindingKind::from(&finding.kind);
-            for thing in thing::led_by(finding) {
+            let led = RELATIONS.iter().filter(|it| it.cause == kind);
+            let things: BTreeSet<Thing<'_>> = led.flat_map(|it| thing::shared(finding, it.by)).collect();
+            for thing in things {
                 index.causes.entry((kind, thing)).or_default().push(at);
             }
             if let Some(sandbox) = thing::only_sandbox(finding) {
@@ -250,7 +252,7 @@ impl<'a> Index<'a> {
         let finding = findings[effect];
         let kind = FindingKind::from(&finding.kind);
         for relation in RELATIONS.iter().filter(|it| it.effect == kind) {
-            for thing in thing::met_by(finding, relation.by) {
+            for thing in thing::shared(finding, relation.by) {
                 let all = self.causes.get(&(relation.cause, thing)).into_iter().flatten();
                 let led = all.filter(|at| **at < effect && relation.leads(findings[**at], finding));
                 // The first row of the table counts.

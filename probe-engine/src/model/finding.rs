@@ -6,16 +6,18 @@
 
 mod address;
 mod blind;
+mod cni;
 mod kind;
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 
 use schemars::JsonSchema;
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
 pub use address::*;
-pub use blind::Blind;
 pub(crate) use blind::plural;
+pub use blind::{Blind, BlindSpot};
+pub use cni::*;
 pub use kind::*;
 
 use crate::model::{
@@ -52,7 +54,18 @@ closed_set! {
     }
 }
 
-/// The text of one kind of finding. Each kind implements it beside its rule.
+/// A thing that several findings can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Thing<'a> {
+    Sandbox(&'a ContainerId),
+    Plugin(&'a str),
+    Network(&'a str),
+    Address(IpAddr),
+    /// The node itself, for findings that affect every pod.
+    Node,
+}
+
+/// What one kind of finding says. Each kind implements it beside its rule.
 pub trait Explain {
     /// What is wrong, in one line, without the pod, which is shown beside it.
     fn summary(&self) -> String;
@@ -75,6 +88,16 @@ pub trait Explain {
     /// Whether the finding's sandboxes are a changing sample of many.
     fn shows_some(&self) -> bool {
         false
+    }
+
+    /// Returns the things that it names, by which it leads to other findings or they to it.
+    fn named(&self) -> Vec<Thing<'_>> {
+        Vec::new()
+    }
+
+    /// Returns what it rests on if that is no events of sandboxes. It has lasted for `lasted`.
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        None
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
     },
     model::{
         fact::{Believed, List},
-        finding::{AbandonedSandbox, Explain, Key, Kind, Severity},
+        finding::{AbandonedSandbox, Explain, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -98,17 +98,14 @@ fn last_ended(row: &Sandbox) -> Option<(&ContainerRun, Ended)> {
 }
 
 fn detection(ctx: &DetectContext<'_>, row: &Sandbox, last: &ContainerRun, ended: Ended) -> Detection {
-    let kind = Kind::from(AbandonedSandbox { container: last.name.clone(), exit_code: ended.code });
+    let kind = AbandonedSandbox { container: last.name.clone(), exit_code: ended.code };
     let since = ended.at.max(row.work.tried_at.unwrap_or(Timestamp::ZERO));
+    let verdict = verdict(ctx, row, since, ended);
     Detection {
-        key: Key::new(kind.into_str(), &[row.id.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since,
         pod: Some(row.reported.pod.clone()),
         sandboxes: vec![row.id.clone()],
         gapped: row.work.is_unsure,
-        verdict: verdict(ctx, row, since, ended),
+        ..Detection::new(kind, &[row.id.as_str()], Severity::Warning, since, verdict)
     }
 }
 

@@ -11,6 +11,8 @@
 //! configuration or the runtimes' records cannot be read whole, no such finding opens or closes, and no leak
 //! in such a store is reported.
 
+use std::time::Duration;
+
 use probe_common::runtime;
 
 use super::{Abandoned, DetectContext, Detection, Verdict, leaked_address};
@@ -18,7 +20,7 @@ use crate::{
     engine::world::table::{ipam_store::IpamStore, record::HasRecord},
     model::{
         fact::StoreKind,
-        finding::{AbandonedStore, Explain, Key, Kind, Severity},
+        finding::{AbandonedStore, Explain, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -103,17 +105,8 @@ fn detection(
     if count == 0 {
         return None;
     }
-    let kind = Kind::from(AbandonedStore { path: read.store.path.clone(), network, count });
-    Some(Detection {
-        key: Key::new(kind.into_str(), &[&read.store.path]),
-        kind,
-        severity: Severity::Info,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    })
+    let kind = AbandonedStore { path: read.store.path.clone(), network, count };
+    Some(Detection::new(kind, &[&read.store.path], Severity::Info, since, verdict))
 }
 
 impl Explain for AbandonedStore {
@@ -161,5 +154,9 @@ impl Explain for AbandonedStore {
 
     fn forget_numbers(&mut self) {
         self.count = 0;
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the records of an IPAM store".to_owned())
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     engine::world::{lookup, table::attachment::LATELY},
     model::{
         fact::{Answer, List, Signal, StoreAnswer},
-        finding::{Blind, BlindSpot, Explain, FindingKind, Key, Kind, Severity, plural},
+        finding::{Blind, BlindSpot, Explain, FindingKind, Key, Severity, plural},
         id::ContainerId,
         time::Timestamp,
     },
@@ -35,101 +35,66 @@ pub(super) const READ: Duration = Duration::from_secs(10);
 /// By then a kubelet that restarts, or is replaced by another version, runs again.
 pub(super) const KUBELET: Duration = Duration::from_secs(5 * 60);
 
-const OF_LOSS: [FindingKind; 13] = [
-    FindingKind::LeakedAddress,
-    FindingKind::DuplicateSandbox,
-    FindingKind::SandboxesReplaced,
-    FindingKind::TeardownOutOfOrder,
-    FindingKind::CniFailing,
-    FindingKind::CniWrongDel,
-    FindingKind::AbandonedSandbox,
-    FindingKind::StuckStop,
-    FindingKind::StuckStart,
-    FindingKind::PhantomSandbox,
-    FindingKind::StaleRuntimeStatus,
-    FindingKind::MissedRuntimeEvent,
-    FindingKind::LostNetwork,
-];
-
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     signals(ctx, found);
     let losses = ctx.world.coverage.losses.as_ref();
     found.extend(losses.filter(|it| it.count > 0 && ctx.now < it.last_at + LATELY).map(|it| {
         let verdict = Verdict::Passing { until: it.last_at + LATELY };
-        let spot = Blind::Lost { count: it.count };
-        detection(&["lost"], spot, &OF_LOSS, Severity::Warning, it.since, verdict)
+        let spot = BlindSpot::of(Blind::Lost { count: it.count });
+        Detection::new(spot, &["lost"], Severity::Warning, it.since, verdict)
     }));
     let [away, state] = losses.map_or([None; 2], |it| [it.away, it.state]);
     for (missed, word, spot) in [(away, "no_agent", Blind::NoAgent), (state, "state", Blind::State)] {
         found.extend(missed.filter(|(_, until)| ctx.now < *until + LATELY).map(|(since, until)| {
             let verdict = Verdict::Passing { until: until + LATELY };
-            detection(&[word], spot, &OF_LOSS, Severity::Info, since, verdict)
+            Detection::new(BlindSpot::of(spot), &[word], Severity::Info, since, verdict)
         }));
     }
     for (path, since) in &ctx.world.coverage.hanging {
-        let spot = Blind::File { path: path.clone() };
-        let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox];
-        found.push(detection(&["file", path], spot, &weaker, Severity::Warning, *since, Verdict::Confirmed));
+        let spot = BlindSpot::of(Blind::File { path: path.clone() });
+        found.push(Detection::new(spot, &["file", path], Severity::Warning, *since, Verdict::Confirmed));
     }
     let records = &ctx.world.records;
     for (path, (at, read)) in records.stores.iter().filter(|(_, (_, read))| !read.complete) {
-        let spot = Blind::Store { path: read.store.path.clone() };
-        let weaker = [FindingKind::LeakedAddress, FindingKind::PoolExhaustion];
-        found.push(detection(&["store", path], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
+        let spot = BlindSpot::of(Blind::Store { path: read.store.path.clone() });
+        found.push(Detection::new(spot, &["store", path], Severity::Info, *at, Verdict::Confirmed));
     }
     for (path, answer) in &records.links {
         if let (StoreAnswer::Refused { right }, Some((at, _))) = (answer, records.stores.get(path)) {
-            let spot = Blind::Right { right: right.clone() };
-            let weaker = [FindingKind::LeakedAddress];
-            found.push(detection(
-                &["right", path],
-                spot,
-                &weaker,
-                Severity::Warning,
-                *at,
-                Verdict::Confirmed,
-            ));
+            let spot = BlindSpot::of(Blind::Right { right: right.clone() });
+            found.push(Detection::new(spot, &["right", path], Severity::Warning, *at, Verdict::Confirmed));
         }
     }
-    let weaker = [FindingKind::LeakedAddress, FindingKind::OrphanSandbox, FindingKind::StuckStop];
     for (place, row) in records.runtimes.iter().filter(|(_, row)| !row.complete || row.unread > 0) {
         // `runtime_unresponsive` reports a runtime that answers nothing.
         if hangs(ctx, place) {
             continue;
         }
-        let spot = Blind::Runtime { place: Some(place.clone()) };
+        let spot = BlindSpot::of(Blind::Runtime { place: Some(place.clone()) });
         let key = ["runtime", place];
         let verdict = after_start(ctx, row.read_at).unwrap_or(Verdict::Confirmed);
-        found.push(detection(&key, spot, &weaker, Severity::Info, row.read_at, verdict));
+        found.push(Detection::new(spot, &key, Severity::Info, row.read_at, verdict));
     }
     silent(ctx, found);
     found.extend(cache(ctx));
     // Only an incomplete list of network namespaces disables a rule. With other incomplete lists, no rule
     // concludes that something is absent.
     if let Some(at) = ctx.world.lists.partial.get(&List::Netns) {
-        let spot = Blind::Listing { list: List::Netns };
-        let weaker = [FindingKind::OrphanNetns];
-        found.push(detection(&["listing", "netns"], spot, &weaker, Severity::Info, *at, Verdict::Confirmed));
+        let spot = BlindSpot::of(Blind::Listing { list: List::Netns });
+        found.push(Detection::new(spot, &["listing", "netns"], Severity::Info, *at, Verdict::Confirmed));
     }
     if let Some(at) = lookup::daemons::kubelet_missing_since(ctx.world) {
-        let weaker = [
-            FindingKind::LeakedAddress,
-            FindingKind::OrphanSandbox,
-            FindingKind::AbandonedSandbox,
-            FindingKind::StuckCgroup,
-            FindingKind::StuckStop,
-            FindingKind::StuckStart,
-        ];
+        let spot = BlindSpot::of(Blind::Kubelet);
         let ready = ctx.awake(at) + KUBELET;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
-        found.push(detection(&["kubelet"], Blind::Kubelet, &weaker, Severity::Info, at, verdict));
+        found.push(Detection::new(spot, &["kubelet"], Severity::Info, at, verdict));
     }
     if let Some((since, at, turned_at)) = unread_since(ctx) {
-        let spot = Blind::Runtime { place: None };
+        let spot = BlindSpot::of(Blind::Runtime { place: None });
         let ready = ctx.awake(turned_at) + READ;
         let verdict = after_start(ctx, at).unwrap_or_else(|| ctx.after(since.max(ready), READ));
-        found.push(detection(&["runtime"], spot, &weaker, Severity::Info, since, verdict));
+        found.push(Detection::new(spot, &["runtime"], Severity::Info, since, verdict));
     }
 }
 
@@ -149,9 +114,8 @@ fn after_start(ctx: &DetectContext<'_>, read_at: Timestamp) -> Option<Verdict> {
 /// Reports that findings of these kinds are left out, because too many are open.
 pub(super) fn left_out(kinds: &BTreeMap<FindingKind, u64>, now: Timestamp) -> Detection {
     let spot = Blind::LeftOut { count: kinds.values().sum() };
-    let weaker: Vec<FindingKind> = kinds.keys().copied().collect();
-    let it = detection(&[], spot, &weaker, Severity::Warning, now, Verdict::Confirmed);
-    Detection { key: left_out_key(), ..it }
+    let spot = BlindSpot { spot, weaker: kinds.keys().copied().collect() };
+    Detection::keyed(left_out_key(), spot, Severity::Warning, now, Verdict::Confirmed)
 }
 
 pub(super) fn left_out_key() -> Key {
@@ -161,8 +125,6 @@ pub(super) fn left_out_key() -> Key {
 /// Reports the runtimes whose lists could not be read. `runtime_unresponsive` reports those that answer
 /// nothing.
 fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
-    let weaker =
-        [FindingKind::StaleRuntimeStatus, FindingKind::PhantomSandbox, FindingKind::MissedRuntimeEvent];
     let is_listed = !ctx.world.lists.partial.contains_key(&List::Processes);
     for row in ctx.world.beliefs.runtimes().filter(|row| !row.answers() && row.hang.is_none()) {
         let started_at = lookup::daemons::serving_since(ctx.world, &row.socket);
@@ -175,9 +137,9 @@ fn silent(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         let ready = ctx.awake(started_at.map_or(row.answer_since, |at| at.max(row.answer_since))) + READ;
         let is_ready = ctx.now >= ready;
         let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
-        let spot = Blind::Cri { socket: row.socket.clone() };
+        let spot = BlindSpot::of(Blind::Cri { socket: row.socket.clone() });
         let key = ["cri", &row.socket];
-        found.push(detection(&key, spot, &weaker, Severity::Info, row.answer_since, verdict));
+        found.push(Detection::new(spot, &key, Severity::Info, row.answer_since, verdict));
     }
 }
 
@@ -204,8 +166,11 @@ fn cache(ctx: &DetectContext<'_>) -> Option<Detection> {
         // It has to be read a second time before it is reported.
         Verdict::Unverified
     };
-    let spot = Blind::CniCache { path: path.clone(), count: u64::try_from(count).unwrap_or(u64::MAX) };
-    Some(detection(&["cni_cache"], spot, &[FindingKind::LeakedAddress], Severity::Info, since, verdict))
+    let spot = BlindSpot::of(Blind::CniCache {
+        path: path.clone(),
+        count: u64::try_from(count).unwrap_or(u64::MAX),
+    });
+    Some(Detection::new(spot, &["cni_cache"], Severity::Info, since, verdict))
 }
 
 /// If readings of the node find no runtime's records although a runtime runs and has sandboxes: returns since
@@ -221,87 +186,14 @@ fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp, Timest
 
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for row in ctx.world.coverage.attached.values().filter(|row| row.mechanism.is_none()) {
-        let weaker = weaker(row.signal);
-        if !weaker.is_empty() {
+        let spot = BlindSpot::of(Blind::Signal { signal: row.signal });
+        // No kind needs a signal that only gives a number (cgroups removed and not yet released) or a time (of
+        // listening).
+        if !spot.weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };
-            let spot = Blind::Signal { signal: row.signal };
             let word = row.signal.into_str().replace(' ', "_");
-            found.push(detection(&["signal", &word], spot, weaker, severity, ctx.now, Verdict::Confirmed));
+            found.push(Detection::new(spot, &["signal", &word], severity, ctx.now, Verdict::Confirmed));
         }
-    }
-}
-
-/// Returns the kinds of findings that depend on a signal.
-fn weaker(signal: Signal) -> &'static [FindingKind] {
-    match signal {
-        Signal::Exec => &[
-            FindingKind::LeakedAddress,
-            FindingKind::DuplicateSandbox,
-            FindingKind::TeardownOutOfOrder,
-            FindingKind::OrphanSandbox,
-            FindingKind::SandboxesReplaced,
-            FindingKind::LostNetwork,
-            FindingKind::CniFailing,
-            FindingKind::CniWrongDel,
-            FindingKind::CniSlow,
-            FindingKind::CniQueue,
-            FindingKind::AbandonedSandbox,
-            FindingKind::StuckStop,
-            FindingKind::StuckStart,
-        ],
-        Signal::Exit => &[
-            FindingKind::LeakedAddress,
-            FindingKind::DuplicateSandbox,
-            FindingKind::TeardownOutOfOrder,
-            FindingKind::SandboxesReplaced,
-            FindingKind::CniFailing,
-            FindingKind::CniWrongDel,
-            FindingKind::CniSlow,
-            FindingKind::AbandonedSandbox,
-            FindingKind::StuckStop,
-        ],
-        Signal::FatalSignal => &[FindingKind::TeardownOutOfOrder, FindingKind::StuckStop],
-        Signal::OomKill => &[FindingKind::TeardownOutOfOrder],
-        Signal::NetnsCreated => &[FindingKind::OrphanNetns],
-        Signal::NetnsDropped => &[
-            FindingKind::LeakedAddress,
-            FindingKind::TeardownOutOfOrder,
-            FindingKind::OrphanNetns,
-            FindingKind::StuckNetnsTeardown,
-        ],
-        Signal::NetnsFreed => &[FindingKind::StuckNetnsTeardown],
-        Signal::AddressV4 | Signal::AddressV6 => {
-            &[FindingKind::LeakedAddress, FindingKind::PoolExhaustion, FindingKind::LostNetwork]
-        }
-        Signal::CgroupCreated | Signal::CgroupEntered => {
-            &[FindingKind::DuplicateSandbox, FindingKind::OrphanSandbox, FindingKind::StuckStart]
-        }
-        Signal::CgroupEmptied => &[FindingKind::DuplicateSandbox, FindingKind::StuckCgroup],
-        Signal::CgroupRemoved => &[FindingKind::StuckCgroup],
-        // The first signal only gives a number (cgroups removed and not yet released), the second only a time
-        // (of listening).
-        Signal::CgroupReleased | Signal::Listening => &[],
-    }
-}
-
-fn detection(
-    key: &[&str],
-    spot: Blind,
-    weaker: &[FindingKind],
-    severity: Severity,
-    since: Timestamp,
-    verdict: Verdict,
-) -> Detection {
-    let kind = Kind::from(BlindSpot { spot, weaker: weaker.to_vec() });
-    Detection {
-        key: Key::new(kind.into_str(), key),
-        kind,
-        severity,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
     }
 }
 
@@ -372,5 +264,9 @@ impl Explain for BlindSpot {
         if let Blind::Lost { count } | Blind::LeftOut { count } = &mut self.spot {
             *count = 0;
         }
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("what sandprobe itself could not see, read or keep".to_owned())
     }
 }

@@ -37,7 +37,7 @@ use crate::{
     },
     model::{
         fact::{CniCommand, MessageFound, PodName},
-        finding::{CniFailing, Explain, Key, Kind, Message, SaidOften, Severity},
+        finding::{CniFailing, Explain, Message, SaidOften, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -204,7 +204,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
     }
     let said = waiting.iter().filter_map(|it| it.said.as_ref());
     let said = said.max_by_key(|(at, it)| (it.text.is_some(), at));
-    let kind = Kind::from(CniFailing {
+    let kind = CniFailing {
         plugin: name.to_owned(),
         command,
         attempts,
@@ -213,18 +213,16 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
         code: last.code,
         message: said.map(|(_, it)| Message { text: it.text.clone(), source: it.source.clone() }),
         messages: messages(waiting),
-    });
+    };
     let mut shown: Vec<&Try> = waiting.iter().flat_map(|it| &it.shown).collect();
     shown.sort_unstable();
-    let key = match command {
-        CniCommand::Add => Key::new(kind.into_str(), &[name]),
-        CniCommand::Del => Key::new(kind.into_str(), &[name, &command.to_string()]),
+    let command_name = command.to_string();
+    let parts: &[&str] = match command {
+        CniCommand::Add => &[name],
+        CniCommand::Del => &[name, &command_name],
     };
+    let severity = if pods >= MANY { Severity::Critical } else { Severity::Warning };
     Some(Detection {
-        key,
-        kind,
-        severity: if pods >= MANY { Severity::Critical } else { Severity::Warning },
-        since,
         pod: if pods == 1 { waiting.first().map(|it| it.pod.clone()) } else { None },
         sandboxes: shown
             .iter()
@@ -232,7 +230,7 @@ fn detection(ctx: &DetectContext<'_>, (name, command): Calls<'_>, waiting: &[&Wa
             .map(|(_, container)| container.clone())
             .collect(),
         gapped: waiting.iter().any(|it| it.gapped),
-        verdict: verdict(ctx, waiting, since, attempts),
+        ..Detection::new(kind, parts, severity, since, verdict(ctx, waiting, since, attempts))
     })
 }
 
@@ -399,6 +397,10 @@ impl Explain for CniFailing {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     engine::world::table::call::Call,
     model::{
         fact::{List, Origin},
-        finding::{CniQueue, Explain, Key, Kind, Severity},
+        finding::{CniQueue, Explain, Severity, Thing},
         id::ContainerId,
     },
     words::{count::counted, escape::escaped, shell::cni_in_journal, span::span},
@@ -45,20 +45,15 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     } else {
         Verdict::Confirmed
     };
-    let kind = Kind::from(CniQueue {
+    let kind = CniQueue {
         waiting,
         oldest: ctx.world.awake_for(oldest.at, ctx.now),
         plugin: oldest.call.plugin.clone(),
-    });
+    };
     found.push(Detection {
-        key: Key::new(kind.into_str(), &["node"]),
-        kind,
-        severity: Severity::Warning,
-        since: oldest.at,
-        pod: None,
         sandboxes: open.iter().filter_map(|call| call.container.clone()).take(SHOWN).collect(),
         gapped,
-        verdict,
+        ..Detection::new(kind, &["node"], Severity::Warning, oldest.at, verdict)
     });
 }
 
@@ -84,5 +79,9 @@ impl Explain for CniQueue {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     },
     model::{
         fact::{List, Origin, PodName},
-        finding::{CniSlow, Explain, Key, Kind, Severity},
+        finding::{CniSlow, Explain, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -155,12 +155,12 @@ fn operation(command: &str) -> Option<&'static str> {
 fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detection> {
     all.sort_by(|one, other| (one.took, &one.container).cmp(&(other.took, &other.container)));
     let worst = all.last()?;
-    let kind = Kind::from(CniSlow {
+    let kind = CniSlow {
         plugin: plugin.to_owned(),
         command: command.to_owned(),
         took: worst.took,
         open: worst.until.is_none(),
-    });
+    };
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for id in all.iter().rev().filter_map(|it| it.container.as_ref()) {
         if !sandboxes.contains(id) && sandboxes.len() < SHOWN {
@@ -174,15 +174,12 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
         Some(until) => Verdict::Passing { until },
         None => Verdict::Confirmed,
     };
+    let since = all.iter().map(|it| it.since).min()?;
     Some(Detection {
-        key: Key::new(kind.into_str(), &[plugin, command]),
-        kind,
-        severity: Severity::Warning,
-        since: all.iter().map(|it| it.since).min()?,
         pod,
         sandboxes,
         gapped: all.iter().any(|it| it.gapped),
-        verdict,
+        ..Detection::new(kind, &[plugin, command], Severity::Warning, since, verdict)
     })
 }
 
@@ -190,17 +187,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
 /// keeps no finding open.
 fn watched(until: Timestamp) -> Detection {
     let nothing = CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
-    let kind = Kind::from(nothing);
-    Detection {
-        key: Key::new(kind.into_str(), &[""]),
-        kind,
-        severity: Severity::Info,
-        since: until,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict: Verdict::Watched { until: Some(until) },
-    }
+    Detection::new(nothing, &[""], Severity::Info, until, Verdict::Watched { until: Some(until) })
 }
 
 /// Prints the processes that hold the lock of a network of host-local, each with the path of the lock.
@@ -241,6 +228,10 @@ impl Explain for CniSlow {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
     }
 }
 

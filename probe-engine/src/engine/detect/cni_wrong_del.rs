@@ -22,7 +22,7 @@ use crate::{
     engine::world::table::attachment::Attachment,
     model::{
         fact::PodName,
-        finding::{CniWrongDel, Explain, Key, Kind, Severity, WrongDelForm},
+        finding::{CniWrongDel, Explain, Severity, Thing, WrongDelForm},
         id::ContainerId,
         time::Timestamp,
     },
@@ -111,9 +111,8 @@ pub(super) fn gather(_ctx: &DetectContext<'_>, judged: &Judged<CniWrongDel>, fou
         match it.finding.how {
             WrongDelForm::AddKilled => killed.entry(&it.finding.plugin).or_default().push(it),
             WrongDelForm::AddOpen | WrongDelForm::ForeignNetns | WrongDelForm::NodeNetns => {
-                let kind = Kind::from(it.finding.clone());
-                let key = Key::new(kind.into_str(), &[it.sandbox.as_str(), &it.finding.ifname]);
-                found.push(detection(key, kind, it.severity, &[it]));
+                let parts = [it.sandbox.as_str(), &it.finding.ifname];
+                found.push(detection(it.finding.clone(), parts, it.severity, &[it]));
             }
         }
     }
@@ -134,26 +133,20 @@ fn after_killed(plugin: &str, all: &[&Wrong]) -> Option<Detection> {
     let last = judged.last()?;
     let count = u32::try_from(judged.len()).unwrap_or(u32::MAX);
     let addresses = judged.iter().rev().flat_map(|it| &it.finding.addresses).take(SHOWN).copied().collect();
-    let kind = Kind::from(CniWrongDel { count, addresses, ..last.finding.clone() });
-    let key = Key::new(kind.into_str(), &[plugin, WrongDelForm::AddKilled.into_str()]);
+    let kind = CniWrongDel { count, addresses, ..last.finding.clone() };
     let severity = judged.iter().map(|it| it.severity).max()?;
-    Some(detection(key, kind, severity, &judged))
+    Some(detection(kind, [plugin, WrongDelForm::AddKilled.into_str()], severity, &judged))
 }
 
 /// Makes one detection of these DELs, the oldest first.
-fn detection(key: Key, kind: Kind, severity: Severity, all: &[&Wrong]) -> Detection {
+fn detection(kind: CniWrongDel, parts: [&str; 2], severity: Severity, all: &[&Wrong]) -> Detection {
     let shown = all.get(all.len().saturating_sub(SHOWN)..).unwrap_or_default();
-    let first = all.first();
-    let verdict = all.iter().map(|it| it.verdict).min_by_key(|it| it.due_at());
+    let since = all.first().map_or(Timestamp::ZERO, |it| it.at);
+    let verdict = all.iter().map(|it| it.verdict).min_by_key(|it| it.due_at()).unwrap_or(Verdict::Unsure);
     Detection {
-        key,
-        kind,
-        severity,
-        since: first.map_or(Timestamp::ZERO, |it| it.at),
         pod: if let [only] = all { Some(only.pod.clone()) } else { None },
         sandboxes: shown.iter().flat_map(|it| [&it.sandbox].into_iter().chain(&it.other)).cloned().collect(),
-        gapped: false,
-        verdict: verdict.unwrap_or(Verdict::Unsure),
+        ..Detection::new(kind, &parts, severity, since, verdict)
     }
 }
 
@@ -230,5 +223,10 @@ impl Explain for CniWrongDel {
 
     fn shows_some(&self) -> bool {
         self.how == WrongDelForm::AddKilled
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        let addresses = self.addresses.iter().copied().map(Thing::Address);
+        [Thing::Plugin(&self.plugin)].into_iter().chain(addresses).collect()
     }
 }

@@ -35,7 +35,7 @@ use crate::{
     },
     model::{
         fact::{PodName, Said},
-        finding::{DaemonFailing, Explain, FindingKind, Key, Kind, Severity},
+        finding::{DaemonFailing, Explain, FindingKind, Key, Severity},
         id::ContainerId,
         process::End,
         recovery::Restart,
@@ -90,7 +90,7 @@ fn down(ctx: &DetectContext<'_>, key: Key, restart: &Restart) -> Option<Detectio
     let is_ready = ctx.now >= ready;
     let end = ended.map(|it| it.end.clone()).unwrap_or_default();
     let told = ended.and_then(|it| it.told.clone());
-    let kind = Kind::from(DaemonFailing {
+    let kind = DaemonFailing {
         daemon: restart.comm.clone(),
         plugins: Vec::new(),
         plugin_pod: None,
@@ -103,17 +103,9 @@ fn down(ctx: &DetectContext<'_>, key: Key, restart: &Restart) -> Option<Detectio
         oom: end.oom,
         said: Vec::new(),
         unsaid: None,
-    });
-    Some(Detection {
-        key,
-        kind,
-        severity: Severity::Critical,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict: if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } },
-    })
+    };
+    let verdict = if is_ready { Verdict::Confirmed } else { Verdict::Watched { until: Some(ready) } };
+    Some(Detection::keyed(key, kind, Severity::Critical, since, verdict))
 }
 
 /// Finds the containers of a CNI plugin's pod that do not come up.
@@ -202,7 +194,7 @@ fn failing(
     let words = row.words.as_ref();
     let (said, unsaid) = words.map(|it| (it.said.clone(), it.unsaid.clone())).unwrap_or_default();
     let (pod, plugins) = of.unzip();
-    let kind = Kind::from(DaemonFailing {
+    let kind = DaemonFailing {
         daemon: row.comm.clone(),
         plugins: plugins.unwrap_or_default().iter().map(|name| (*name).to_owned()).collect(),
         plugin_pod: pod.and_then(PodName::full),
@@ -215,17 +207,9 @@ fn failing(
         oom: row.last.oom,
         said,
         unsaid,
-    });
-    Some(Detection {
-        key,
-        kind,
-        severity: if serves && has_pods { Severity::Critical } else { Severity::Warning },
-        since: row.since,
-        pod: pod.cloned(),
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    })
+    };
+    let severity = if serves && has_pods { Severity::Critical } else { Severity::Warning };
+    Some(Detection { pod: pod.cloned(), ..Detection::keyed(key, kind, severity, row.since, verdict) })
 }
 
 /// Returns when it is confirmed; none if it may come up.
@@ -352,6 +336,19 @@ impl Explain for DaemonFailing {
     fn forget_numbers(&mut self) {
         (self.count, self.lasted) = (FAILED, Duration::ZERO);
         forget_times(&mut self.said);
+    }
+
+    fn rests_on(&self, lasted: Duration) -> Option<String> {
+        let daemon = escaped(&self.daemon);
+        if self.down {
+            return Some(format!(
+                "the end of {daemon}, and no start of it in the {} after that",
+                span(lasted)
+            ));
+        }
+        let said = if self.said.is_empty() { "" } else { ", and what was said" };
+        let ends = counted(self.count.into(), "process");
+        Some(format!("the ends of {ends} of {daemon}, each soon after its start{said}"))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::attachment::{Attachment, Lease},
     model::{
-        finding::{DuplicateAddress, Explain, Key, Kind, Severity},
+        finding::{DuplicateAddress, Explain, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -51,16 +51,12 @@ impl Rule for DuplicateAddress {
                 Some(until) if holders.len() - removing.len() < 2 => Verdict::Watched { until: Some(*until) },
                 Some(_) | None => ctx.after(lease.since, SETTLE),
             };
-            let kind = Kind::from(Self { network: Some(network.to_owned()), address: *address });
+            let kind = Self { network: Some(network.to_owned()), address: *address };
+            let parts = [network, &address.to_string()];
             found.push(Detection {
-                key: Key::new(kind.into_str(), &[network, &address.to_string()]),
-                kind,
-                severity: Severity::Critical,
-                since: lease.since,
                 pod: Some(later.pod.clone()),
                 sandboxes: holders.iter().map(|(row, _)| row.container.clone()).collect(),
-                gapped: false,
-                verdict,
+                ..Detection::new(kind, &parts, Severity::Critical, lease.since, verdict)
             });
         }
     }
@@ -110,5 +106,9 @@ impl Explain for DuplicateAddress {
             "# took the address for free.".to_owned(),
             format!("kubectl get pods -A -o wide --field-selector status.podIP={}", self.address),
         ]
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Address(self.address)]
     }
 }

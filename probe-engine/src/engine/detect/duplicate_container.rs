@@ -11,7 +11,7 @@ use crate::{
     engine::world::table::container::{Container, State},
     model::{
         fact::{List, Role},
-        finding::{DuplicateContainer, Explain, Key, Kind, Severity},
+        finding::{DuplicateContainer, Explain, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -44,20 +44,16 @@ impl Rule for DuplicateContainer {
             let [_, (since, _), ..] = rows.as_slice() else { continue };
             let since = *since;
             let containers = rows.iter().map(|(_, row)| row.id.clone()).collect();
-            let kind = Kind::from(Self { name: name.to_owned(), containers });
+            let kind = Self { name: name.to_owned(), containers };
+            let verdict = if ctx.world.lists.is_gapped(List::Processes) {
+                Verdict::Watched { until: None }
+            } else {
+                ctx.after(since, OVERLAP)
+            };
             found.push(Detection {
-                key: Key::new(kind.into_str(), &[sandbox.as_str(), name]),
-                kind,
-                severity: Severity::Warning,
-                since,
                 pod: ctx.world.sandboxes.recall(sandbox).map(|row| row.reported.pod.clone()),
                 sandboxes: vec![sandbox.clone()],
-                gapped: false,
-                verdict: if ctx.world.lists.is_gapped(List::Processes) {
-                    Verdict::Watched { until: None }
-                } else {
-                    ctx.after(since, OVERLAP)
-                },
+                ..Detection::new(kind, &[sandbox.as_str(), name], Severity::Warning, since, verdict)
             });
         }
     }

@@ -34,7 +34,7 @@ use crate::{
         table::sandbox::{ContainerRun, Sandbox},
     },
     model::{
-        finding::{Duplicate, DuplicateSandbox, Explain, Key, Kind, Severity},
+        finding::{Duplicate, DuplicateSandbox, Explain, Severity},
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -193,18 +193,11 @@ struct DetectionParts<'a> {
 fn detection(it: &DetectionParts<'_>, verdict: Verdict) -> (Duplicate, Detection) {
     let pod = it.rows.last().map(|row| row.reported.pod.clone());
     let uid = pod.as_ref().and_then(|pod| pod.uid.as_ref()).map_or("", |uid| uid.as_str());
-    let kind = Kind::from(DuplicateSandbox { form: it.form, count: 1 });
-    let detection = Detection {
-        key: Key::new(kind.into_str(), &[it.form.into_str(), uid, it.named.id.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since: it.since,
-        pod,
-        sandboxes: it.rows.iter().map(|row| row.id.clone()).collect(),
-        gapped: false,
-        verdict,
-    };
-    (it.form, detection)
+    let kind = DuplicateSandbox { form: it.form, count: 1 };
+    let parts = [it.form.into_str(), uid, it.named.id.as_str()];
+    let detection = Detection::new(kind, &parts, Severity::Warning, it.since, verdict);
+    let sandboxes = it.rows.iter().map(|row| row.id.clone()).collect();
+    (it.form, Detection { pod, sandboxes, ..detection })
 }
 
 impl Explain for DuplicateSandbox {

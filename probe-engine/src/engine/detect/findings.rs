@@ -390,16 +390,8 @@ mod tests {
     };
 
     fn detection(kind: Kind, number: usize) -> Detection {
-        Detection {
-            key: Key::new(kind.into_str(), &[&format!("{number:05}")]),
-            kind,
-            severity: Severity::Warning,
-            since: Timestamp(1),
-            pod: None,
-            sandboxes: Vec::new(),
-            gapped: false,
-            verdict: Verdict::Confirmed,
-        }
+        let part = format!("{number:05}");
+        Detection::new(kind, &[&part], Severity::Warning, Timestamp(1), Verdict::Confirmed)
     }
 
     fn files(count: usize) -> Found {

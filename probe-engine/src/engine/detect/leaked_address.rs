@@ -40,7 +40,7 @@ use crate::{
     },
     model::{
         fact::{Bound, PodName, Reservation, Store, StoreKind},
-        finding::{Cause, FindingKind, Key, Kind, LeakedAddress, Severity, Stage, StoreRef},
+        finding::{Cause, FindingKind, Key, LeakedAddress, Severity, Stage, StoreRef},
         id::ContainerId,
         time::Timestamp,
     },
@@ -306,7 +306,7 @@ impl Leak {
         let stores = ctx.world.records.stores.values().map(|(_, read)| &read.store);
         let stores = stores.filter(|store| lease.may_be_in(&store.path)).map(StoreRef::of).collect();
         let network = self.network().unwrap_or("");
-        let kind = Kind::from(LeakedAddress {
+        let kind = LeakedAddress {
             address: lease.address,
             network: row.network.clone(),
             inferred: row.inferred,
@@ -315,16 +315,13 @@ impl Leak {
             cause: self.cause,
             stores,
             many: None,
-        });
+        };
+        let parts = [network, &lease.address.to_string(), row.container.as_str()];
         Some(Detection {
-            key: Key::new(kind.into_str(), &[network, &lease.address.to_string(), row.container.as_str()]),
-            kind,
-            severity: Severity::Warning,
-            since: self.since,
             pod: Some(row.pod.clone()).filter(|pod| pod.name.is_some() || pod.uid.is_some()),
             sandboxes: vec![row.container.clone()],
             gapped: row.gapped,
-            verdict: self.verdict,
+            ..Detection::new(kind, &parts, Severity::Warning, self.since, self.verdict)
         })
     }
 }

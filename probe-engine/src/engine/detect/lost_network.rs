@@ -18,7 +18,7 @@ use crate::{
     },
     model::{
         fact::List,
-        finding::{Explain, Key, Kind, LostNetwork, Severity},
+        finding::{Explain, LostNetwork, Severity},
         id::ContainerId,
         process::Process,
     },
@@ -79,23 +79,19 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
         Verdict::Confirmed
     };
     let plugin = row.plugins.iter().find(|plugin| plugin.add.succeeded > 0);
-    let kind = Kind::from(LostNetwork {
+    let kind = LostNetwork {
         ifname: row.ifname.clone(),
         addresses: lost.iter().map(|(_, lease)| lease.address).collect(),
         network: row.network.clone(),
         plugin: plugin.map(|it| it.name.clone()),
         by: first.by.clone(),
         by_pod: first.by.as_ref().map(|_| first.by_pod),
-    });
+    };
+    let parts = [row.container.as_str(), &row.ifname];
     Some(Detection {
-        key: Key::new(kind.into_str(), &[row.container.as_str(), &row.ifname]),
-        kind,
-        severity: Severity::Warning,
-        since: first.at,
         pod: Some(sandbox.reported.pod.clone()),
         sandboxes: vec![row.container.clone()],
-        gapped: false,
-        verdict,
+        ..Detection::new(kind, &parts, Severity::Warning, first.at, verdict)
     })
 }
 

@@ -14,7 +14,7 @@ use crate::{
     engine::world::lookup,
     model::{
         fact::{Role, RuntimeEventKind},
-        finding::{Explain, Key, Kind, MissedRuntimeEvent, Severity},
+        finding::{Explain, MissedRuntimeEvent, Severity},
         id::ContainerId,
     },
     words::escape::escaped,
@@ -33,22 +33,18 @@ impl Rule for MissedRuntimeEvent {
         let is_sandbox = row.role == Some(Role::Sandbox);
         let sandbox = if is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
         for (event, at) in row.missed.iter().filter(|(_, at)| ctx.now < *at + AFTERWARDS) {
-            let kind = Kind::from(Self {
+            let kind = Self {
                 event: *event,
                 id: id.clone(),
                 is_sandbox,
                 container: lookup::belief::name_of(ctx.world, row),
                 runtime: row.socket.clone().unwrap_or_default(),
-            });
+            };
+            let verdict = Verdict::Passing { until: *at + AFTERWARDS };
             found.push(Detection {
-                key: Key::new(kind.into_str(), &[id.as_str(), (*event).into()]),
-                kind,
-                severity: Severity::Warning,
-                since: *at,
                 pod: sandbox.map(|id| lookup::record::pod_of_nameless(ctx.world, id)),
                 sandboxes: sandbox.into_iter().cloned().collect(),
-                gapped: false,
-                verdict: Verdict::Passing { until: *at + AFTERWARDS },
+                ..Detection::new(kind, &[id.as_str(), (*event).into()], Severity::Warning, *at, verdict)
             });
         }
     }

@@ -31,7 +31,7 @@ use crate::{
     },
     model::{
         fact::{NetworkFault, NetworkFaultForm, NetworkLoading, PodName},
-        finding::{Explain, FindingKind, Key, Kind, NodeNetworkUnready, Severity},
+        finding::{Explain, FindingKind, Key, NodeNetworkUnready, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -53,16 +53,7 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
         return;
     }
     let Some((loading, fault)) = records.loading() else {
-        found.extend(ctx.open_finding(&key).map(|open| Detection {
-            key,
-            kind: open.kind.clone(),
-            severity: open.severity,
-            since: open.since,
-            pod: None,
-            sandboxes: Vec::new(),
-            gapped: false,
-            verdict: Verdict::Unsure,
-        }));
+        found.extend(ctx.open_finding(&key).map(Detection::unsure));
         return;
     };
     let program = Runtime::of(loading.runtime).daemon;
@@ -80,16 +71,8 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     };
     let waiting = waiting(ctx, since);
     let kind = unready(ctx, loading, fault, &waiting);
-    found.push(Detection {
-        severity: severity(ctx, fault.how, !waiting.is_empty()),
-        key,
-        kind: Kind::from(kind),
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    });
+    let severity = severity(ctx, fault.how, !waiting.is_empty());
+    found.push(Detection::keyed(key, kind, severity, since, verdict));
 }
 
 fn unready(
@@ -220,6 +203,10 @@ impl Explain for NodeNetworkUnready {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the CNI configuration and the plugins in the node's files".to_owned())
     }
 }
 

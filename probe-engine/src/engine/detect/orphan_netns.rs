@@ -30,7 +30,7 @@ use crate::{
     },
     model::{
         fact::{List, PodName},
-        finding::{Explain, Key, Kind, OrphanNetns, Severity},
+        finding::{Explain, OrphanNetns, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -201,19 +201,15 @@ fn detection(ctx: &DetectContext<'_>, row: &Netns, leftover: Leftover, verdict: 
     let sandbox = leftover.owners.last().and_then(|id| ctx.world.sandboxes.recall(id));
     // No listing shows the files any more.
     let mounts = if row.unlisted_since.is_some() { Vec::new() } else { row.mounts.clone() };
-    let kind = Kind::from(OrphanNetns { netns: row.key, mounts });
+    let kind = OrphanNetns { netns: row.key, mounts };
     let inode = row.key.inode.to_string();
     let name =
         runtime_mount(ctx.world, row).or_else(|| row.mounts.first().map(String::as_str)).unwrap_or(&inode);
     Detection {
-        key: Key::new(kind.into_str(), &[name]),
-        kind,
-        severity: Severity::Warning,
-        since: leftover.since,
         pod: sandbox.map(|row| row.reported.pod.clone()),
         gapped: sandbox.is_some_and(|row| row.gapped),
         sandboxes: leftover.owners,
-        verdict,
+        ..Detection::new(kind, &[name], Severity::Warning, leftover.since, verdict)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     model::{
         change,
         fact::List,
-        finding::{Explain, Key, Kind, OrphanSandbox, Severity},
+        finding::{Explain, OrphanSandbox, Severity},
         id::ContainerId,
     },
     words::{escape::escaped, shell::crictl},
@@ -76,16 +76,12 @@ fn orphan(ctx: &DetectContext<'_>, row: &Sandbox, process: &Process) -> Option<D
         }
     };
     let it = change::Process { key: process.key, parent: process.parent, comm: process.comm.clone() };
-    let kind = Kind::from(OrphanSandbox { process: it });
+    let kind = OrphanSandbox { process: it };
     Some(Detection {
-        key: Key::new(kind.into_str(), &[row.id.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since,
         pod: Some(row.reported.pod.clone()),
         sandboxes: vec![row.id.clone()],
         gapped: row.gapped,
-        verdict,
+        ..Detection::new(kind, &[row.id.as_str()], Severity::Warning, since, verdict)
     })
 }
 

@@ -9,14 +9,14 @@
 //! no configuration names any more (`abandoned_store`). If records were lost, a sandbox may have an address
 //! unseen: no such finding opens or closes then. An open one stays open while its store cannot be read whole.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, time::Duration};
 
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::table::ipam_store::IpamStore,
     model::{
         fact::{List, Reservation, StoreKind},
-        finding::{Explain, FindingKind, Key, Kind, OwnerlessReservation, Severity},
+        finding::{Explain, FindingKind, Key, OwnerlessReservation, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -67,23 +67,14 @@ fn detection(ctx: &DetectContext<'_>, key: Key, read_at: Timestamp, read: &IpamS
     };
     // Without a tracker all of them are wanted, as for leaks.
     let most = if ctx.findings.is_some() { FIRST } else { usize::MAX };
-    let kind = Kind::from(OwnerlessReservation {
+    let kind = OwnerlessReservation {
         kind: read.store.kind,
         path: read.store.path.clone(),
         network: read.store.network.clone(),
         count: u32::try_from(shown.len()).unwrap_or(u32::MAX),
         first: shown.iter().map(|it| it.address).take(most).collect(),
-    });
-    Some(Detection {
-        key,
-        kind,
-        severity: Severity::Warning,
-        since: first.since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    })
+    };
+    Some(Detection::keyed(key, kind, Severity::Warning, first.since, verdict))
 }
 
 /// Judges an address. It is confirmed only if the store was read at the end of the grace period or later.
@@ -106,17 +97,7 @@ fn is_held(ctx: &DetectContext<'_>, read: &IpamStore, address: IpAddr) -> bool {
 
 /// Returns the open finding of a store that cannot be read whole at the moment.
 fn unreadable(ctx: &DetectContext<'_>, key: &Key) -> Option<Detection> {
-    let known = ctx.open().find(|it| it.key == *key)?;
-    Some(Detection {
-        key: known.key.clone(),
-        kind: known.kind.clone(),
-        severity: known.severity,
-        since: known.since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict: Verdict::Unsure,
-    })
+    ctx.open().find(|it| it.key == *key).map(Detection::unsure)
 }
 
 impl Explain for OwnerlessReservation {
@@ -169,6 +150,14 @@ impl Explain for OwnerlessReservation {
     fn forget_numbers(&mut self) {
         self.count = 0;
         self.first.clear();
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.network.iter().map(|it| Thing::Network(it)).collect()
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the records of an IPAM store".to_owned())
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     },
     model::{
         fact::{Believed, List, Role},
-        finding::{Explain, Key, Kind, PhantomSandbox, Severity},
+        finding::{Explain, PhantomSandbox, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -90,16 +90,11 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
         Some(_) => Verdict::Confirmed,
     };
     let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
-    let kind = Kind::from(PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: Some(count) });
+    let kind = PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: Some(count) };
+    let parts = ["left_on_record", &runtime.socket];
     Some(Detection {
-        key: Key::new(kind.into_str(), &["left_on_record", &runtime.socket]),
-        kind,
-        severity: Severity::Info,
-        since: since.unwrap_or(ctx.now),
-        pod: None,
         sandboxes: all.iter().take(SHOWN).map(|(_, row, _)| row.id.clone()).collect(),
-        gapped: false,
-        verdict,
+        ..Detection::new(kind, &parts, Severity::Info, since.unwrap_or(ctx.now), verdict)
     })
 }
 
@@ -151,16 +146,13 @@ fn detection(
     runtime: &Runtime,
     since: Timestamp,
 ) -> Option<Detection> {
-    let kind = Kind::from(PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: None });
+    let kind = PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: None };
+    let verdict = verdict(ctx, row, runtime, since)?;
     Some(Detection {
-        key: Key::new(kind.into_str(), &[row.id.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since,
         pod: Some(lookup::record::pod_of_nameless(ctx.world, &row.id)),
         sandboxes: vec![row.id.clone()],
         gapped: ctx.world.sandboxes.recall(&row.id).is_some_and(|row| row.gapped),
-        verdict: verdict(ctx, row, runtime, since)?,
+        ..Detection::new(kind, &[row.id.as_str()], Severity::Warning, since, verdict)
     })
 }
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     model::{
-        finding::{Cause, Explain, Key, Kind, PoolExhaustion, Severity},
+        finding::{Cause, Explain, PoolExhaustion, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -77,7 +77,7 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
     } else {
         return None;
     };
-    let kind = Kind::from(PoolExhaustion {
+    let kind = PoolExhaustion {
         network: it.network.clone(),
         subnet: view.subnet,
         size: view.size,
@@ -86,18 +86,9 @@ fn detection(ctx: &DetectContext<'_>, it: &PoolCount, together: &Together) -> Op
         leaked: view.leaked,
         free: view.free,
         runs_out_in: left,
-    });
+    };
     let range = format!("{}-{}", it.pool.first, it.pool.last);
-    Some(Detection {
-        key: Key::new(kind.into_str(), &[&it.network, &range]),
-        kind,
-        severity,
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    })
+    Some(Detection::new(kind, &[&it.network, &range], severity, since, verdict))
 }
 
 /// Returns how long until no address is free, if addresses leak at this rate.
@@ -189,5 +180,13 @@ impl Explain for PoolExhaustion {
     fn forget_numbers(&mut self) {
         (self.used, self.ownerless, self.leaked) = (0, 0, 0);
         (self.free, self.runs_out_in) = (0, None);
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Network(&self.network)]
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("the addresses of the pool that are in use".to_owned())
     }
 }

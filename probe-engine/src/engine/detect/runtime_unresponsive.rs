@@ -24,7 +24,7 @@ use crate::{
     model::{
         change::Process,
         fact::{PodName, RunState, ThreadState},
-        finding::{Explain, Key, Kind, RuntimeUnresponsive, Severity},
+        finding::{Explain, RuntimeUnresponsive, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -69,24 +69,16 @@ fn unresponsive(ctx: &DetectContext<'_>, row: &Runtime, hang: &Hang) -> Detectio
         Verdict::Confirmed
     };
     let waiting = waiting(ctx, since);
-    let kind = Kind::from(RuntimeUnresponsive {
+    let kind = RuntimeUnresponsive {
         runtime: row.socket.clone(),
         pods: u32::try_from(waiting.len()).unwrap_or(u32::MAX),
         first: waiting.iter().filter_map(|pod| name(pod)).take(FIRST).collect(),
         process: hang.process.clone(),
         state: hang.state.as_ref().map(|it| it.state),
         threads: hang.state.as_ref().map(|it| it.threads.clone()).unwrap_or_default(),
-    });
-    Detection {
-        key: Key::new(kind.into_str(), &[&row.socket]),
-        kind,
-        severity: if waiting.is_empty() { Severity::Warning } else { Severity::Critical },
-        since,
-        pod: None,
-        sandboxes: Vec::new(),
-        gapped: false,
-        verdict,
-    }
+    };
+    let severity = if waiting.is_empty() { Severity::Warning } else { Severity::Critical };
+    Detection::new(kind, &[&row.socket], severity, since, verdict)
 }
 
 /// Returns when the runtime started, if its list was not read since.
@@ -268,6 +260,10 @@ impl Explain for RuntimeUnresponsive {
         self.pods = 0;
         self.first.clear();
         self.threads.clear();
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("requests over CRI that got no answer".to_owned())
     }
 }
 

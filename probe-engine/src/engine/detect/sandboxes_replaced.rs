@@ -25,7 +25,7 @@ use crate::{
     },
     model::{
         fact::PodName,
-        finding::{Explain, Key, Kind, SandboxesReplaced, Severity},
+        finding::{Explain, SandboxesReplaced, Severity},
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
@@ -127,24 +127,19 @@ fn detection(ctx: &DetectContext<'_>, daemon: &str, all: &[&Replaced], is_sure: 
     let names = shown
         .clone()
         .filter_map(|it| Some(format!("{}/{}", it.pod.namespace.as_deref()?, it.pod.name.as_deref()?)));
-    let kind = Kind::from(SandboxesReplaced {
+    let kind = SandboxesReplaced {
         daemon: daemon.to_owned(),
         count: u32::try_from(all.len()).unwrap_or(u32::MAX),
         first: names.collect(),
-    });
+    };
+    let verdict = match last.at + SETTLE {
+        _ if !is_sure => Verdict::Unsure,
+        until if ctx.now < until => Verdict::Candidate { until: Some(until) },
+        _ => Verdict::Passing { until: first.daemon.at + AFTERWARDS },
+    };
     Some(Detection {
-        key: Key::new(kind.into_str(), &[daemon]),
-        kind,
-        severity: Severity::Warning,
-        since: first.at,
-        pod: None,
         sandboxes: shown.map(|it| it.sandbox.clone()).collect(),
-        gapped: false,
-        verdict: match last.at + SETTLE {
-            _ if !is_sure => Verdict::Unsure,
-            until if ctx.now < until => Verdict::Candidate { until: Some(until) },
-            _ => Verdict::Passing { until: first.daemon.at + AFTERWARDS },
-        },
+        ..Detection::new(kind, &[daemon], Severity::Warning, first.at, verdict)
     })
 }
 

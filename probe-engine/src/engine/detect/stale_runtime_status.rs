@@ -29,7 +29,7 @@ use crate::{
     },
     model::{
         fact::{Believed, List, Role},
-        finding::{Contradiction, Explain, Key, Kind, Severity, StaleRuntimeStatus},
+        finding::{Contradiction, Explain, Severity, StaleRuntimeStatus},
         id::ContainerId,
         time::Timestamp,
     },
@@ -193,16 +193,10 @@ fn detection(
         Contradiction::ExitCode => Severity::Info,
     };
     let sandbox = if stale.is_sandbox { Some(&row.id) } else { row.sandbox.as_ref() };
-    let kind = Kind::from(stale);
     Detection {
-        key: Key::new(kind.into_str(), &[row.id.as_str()]),
-        kind,
-        severity,
-        since,
         pod: sandbox.map(|id| lookup::record::pod_of_nameless(ctx.world, id)),
         sandboxes: sandbox.into_iter().cloned().collect(),
-        gapped: false,
-        verdict,
+        ..Detection::new(stale, &[row.id.as_str()], severity, since, verdict)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     },
     model::{
         fact::List,
-        finding::{Explain, Key, Kind, Severity, StuckCgroup},
+        finding::{Explain, Severity, StuckCgroup},
         id::ContainerId,
         time::Timestamp,
     },
@@ -75,16 +75,11 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         HasRecord::Unknown => Verdict::Unsure,
         HasRecord::No { at } => ctx.left_over(List::Cgroups, since, at, cgroup.found_at)?,
     };
-    let kind = Kind::from(StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated });
+    let kind = StuckCgroup { path: cgroup.path.clone(), populated: cgroup.populated };
     Some(Detection {
-        key: Key::new(kind.into_str(), &[uid.as_str()]),
-        kind,
-        severity: Severity::Warning,
-        since,
         pod: Some(pod.named.clone()),
         sandboxes: last.map(|row| row.id.clone()).into_iter().collect(),
-        gapped: false,
-        verdict,
+        ..Detection::new(kind, &[uid.as_str()], Severity::Warning, since, verdict)
     })
 }
 

@@ -16,7 +16,7 @@ use crate::{
     engine::world::table::netns::{Netns, SAME_BATCH, State, passed_at},
     model::{
         fact::Signal,
-        finding::{Explain, Key, Kind, Severity, StuckNetnsTeardown},
+        finding::{Explain, Severity, StuckNetnsTeardown},
         id::ContainerId,
         time::Timestamp,
     },
@@ -39,25 +39,21 @@ pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let Some(((since, row), behind)) = dying.split_first() else { return };
     let freed = rows.filter_map(freed_at).max();
     let until = ctx.awake(freed.unwrap_or(*since).max(*since)) + ctx.limits.stuck_after;
-    let kind = Kind::from(StuckNetnsTeardown {
+    let kind = StuckNetnsTeardown {
         netns: row.key,
         held: ctx.world.awake_for(*since, ctx.now),
         waiting: u32::try_from(behind.len()).unwrap_or(u32::MAX),
-    });
-    let cookie = row.key.cookie.to_string();
+    };
+    let parts = [row.key.inode.to_string(), row.key.cookie.to_string()];
+    let verdict = if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed };
     found.push(Detection {
-        key: Key::new(kind.into_str(), &[&row.key.inode.to_string(), &cookie]),
-        kind,
-        severity: Severity::Warning,
-        since: *since,
         pod: row
             .sandbox
             .as_ref()
             .and_then(|id| ctx.world.sandboxes.recall(id))
             .map(|row| row.reported.pod.clone()),
         sandboxes: row.sandbox.iter().cloned().collect(),
-        gapped: false,
-        verdict: if ctx.now < until { Verdict::Watched { until: Some(until) } } else { Verdict::Confirmed },
+        ..Detection::new(kind, &[&parts[0], &parts[1]], Severity::Warning, *since, verdict)
     });
 }
 

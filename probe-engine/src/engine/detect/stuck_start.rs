@@ -44,7 +44,7 @@ use crate::{
     },
     model::{
         fact::{Believed, LOOPBACK, Role, Said},
-        finding::{Explain, Key, Kind, Severity, StartCause, StartStep, StuckStart},
+        finding::{Explain, FindingKind, Key, Kind, Severity, StartCause, StartStep, StuckStart, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -150,7 +150,7 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
             stuck.config_file = undecodable(ctx);
         }
     }
-    let key = Key::new(Kind::from(stuck.clone()).into_str(), &[uid.as_str()]);
+    let key = Key::new(FindingKind::StuckStart.into_str(), &[uid.as_str()]);
     // It is not known how the current try will end: until then the finding says what it said.
     if step == StartStep::Network
         && !is_caused
@@ -190,14 +190,9 @@ fn stuck(ctx: &DetectContext<'_>, pod: &Pod) -> Option<Detection> {
         Verdict::Watched { until: Some(due) }
     };
     Some(Detection {
-        key,
-        kind,
-        severity: Severity::Warning,
-        since,
         pod: Some(pod.named.clone()),
         sandboxes: shown.map(|row| row.id.clone()).collect(),
-        gapped: false,
-        verdict,
+        ..Detection::keyed(key, kind, Severity::Warning, since, verdict)
     })
 }
 
@@ -505,6 +500,10 @@ impl Explain for StuckStart {
 
     fn shows_some(&self) -> bool {
         true
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.addresses.iter().copied().map(Thing::Address).collect()
     }
 }
 

@@ -42,7 +42,7 @@ use crate::{
     model::{
         change,
         fact::{List, Origin, Said, sandbox_of_cached},
-        finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop},
+        finding::{Explain, FindingKind, Key, Kind, Severity, StopStep, StuckStop, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -275,14 +275,10 @@ fn detection(
     let pod = named.uid.as_ref().and_then(|uid| ctx.world.pods.get(&ctx.world.pods.by_uid(uid)?));
     (stop.said, stop.unsaid) = pod.map(|pod| pod.said_since(since)).unwrap_or_default();
     Detection {
-        key: key(id),
-        kind: Kind::from(stop),
-        severity: Severity::Warning,
-        since,
         pod: Some(named),
         sandboxes: vec![id.clone()],
         gapped: row.is_some_and(|row| row.gapped),
-        verdict,
+        ..Detection::keyed(key(id), stop, Severity::Warning, since, verdict)
     }
 }
 
@@ -418,5 +414,9 @@ impl Explain for StuckStop {
     fn forget_numbers(&mut self) {
         self.attempts = 0;
         forget_times(&mut self.said);
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        self.plugin.iter().map(|it| Thing::Plugin(it)).collect()
     }
 }

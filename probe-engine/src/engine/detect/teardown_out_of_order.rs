@@ -14,7 +14,7 @@ use super::{DetectContext, Detection, index::Subjects, rule::Rule};
 use crate::{
     engine::world::table::sandbox::Sandbox,
     model::{
-        finding::{Explain, Key, Kind, OutOfOrder, Severity, TeardownOutOfOrder},
+        finding::{Explain, OutOfOrder, Severity, TeardownOutOfOrder},
         id::ContainerId,
         time::Timestamp,
     },
@@ -36,16 +36,11 @@ impl Rule for TeardownOutOfOrder {
         if !row.is_known_until(since) {
             return;
         }
-        let kind = Kind::from(it);
+        let verdict = ctx.after(since, SETTLE);
         found.push(Detection {
-            key: Key::new(kind.into_str(), &[row.id.as_str()]),
-            kind,
-            severity: Severity::Warning,
-            since,
             pod: Some(row.reported.pod.clone()),
             sandboxes: vec![row.id.clone()],
-            gapped: false,
-            verdict: ctx.after(since, SETTLE),
+            ..Detection::new(it, &[row.id.as_str()], Severity::Warning, since, verdict)
         });
     }
 }

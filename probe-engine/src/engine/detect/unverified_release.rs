@@ -10,11 +10,13 @@
 //! libcni's cache still names (`leaked_address`). The finding closes after an hour without a new such
 //! sandbox.
 
+use std::time::Duration;
+
 use super::{DetectContext, Detection, Verdict};
 use crate::{
     engine::world::table::release::MEMORY,
     model::{
-        finding::{Explain, Key, Kind, Severity, UnverifiedRelease},
+        finding::{Explain, Severity, Thing, UnverifiedRelease},
         id::ContainerId,
     },
     words::{count::counted, escape::escaped, shell::lines},
@@ -23,21 +25,10 @@ use crate::{
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     let late = ctx.world.releases.values().filter(|row| ctx.now < row.last_at + MEMORY);
     found.extend(late.map(|row| {
-        let kind = Kind::from(UnverifiedRelease {
-            plugin: row.plugin.clone(),
-            count: row.count,
-            without_del: row.without_del,
-        });
-        Detection {
-            key: Key::new(kind.into_str(), &[&row.plugin]),
-            kind,
-            severity: Severity::Info,
-            since: row.since,
-            pod: None,
-            sandboxes: Vec::new(),
-            gapped: false,
-            verdict: Verdict::Passing { until: row.last_at + MEMORY },
-        }
+        let kind =
+            UnverifiedRelease { plugin: row.plugin.clone(), count: row.count, without_del: row.without_del };
+        let verdict = Verdict::Passing { until: row.last_at + MEMORY };
+        Detection::new(kind, &[&row.plugin], Severity::Info, row.since, verdict)
     }));
 }
 
@@ -76,5 +67,13 @@ impl Explain for UnverifiedRelease {
     fn forget_numbers(&mut self) {
         self.count = 0;
         self.without_del = 0;
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        vec![Thing::Plugin(&self.plugin)]
+    }
+
+    fn rests_on(&self, _lasted: Duration) -> Option<String> {
+        Some("how the plugin's attachments were released".to_owned())
     }
 }

@@ -166,44 +166,41 @@ const OUT_OF_ADDRESSES: [&str; 8] = [
     "exhausted",
 ];
 
-/// Returns the sort key of a finding, which puts causes before effects: by rank, then by time.
+/// The kinds from causes to effects: findings of one step are in the order of time. A kind that is in no step
+/// comes last.
 ///
 /// A failed ADD can leak an address, leaks use up a pool, and an empty pool makes ADDs fail. So these three
-/// have the same rank, and among them only an earlier finding can be the cause.
-pub(super) fn order(it: &Finding) -> (u8, Timestamp, u8, &Key) {
-    let (rank, inner) = match &it.kind {
-        Kind::BlindSpot(_)
-        | Kind::AbandonedStore(_)
-        | Kind::DaemonFailing(_)
-        | Kind::NodeNetworkUnready(_)
-        | Kind::RuntimeUnresponsive(_) => (0, 0),
-        Kind::CniQueue(_) => (1, 0),
-        Kind::CniSlow(_) => (2, 0),
-        Kind::SandboxesReplaced(_) => (3, 0),
-        Kind::DuplicateSandbox(_) => (4, 0),
-        Kind::TeardownOutOfOrder(_)
-        | Kind::OrphanSandbox(_)
-        | Kind::CniWrongDel(_)
-        | Kind::StuckStart(_)
-        | Kind::AbandonedSandbox(_)
-        | Kind::DuplicateContainer(_) => (5, 0),
-        Kind::CniFailing(CniFailing { command: CniCommand::Del, .. }) => (5, 1),
-        Kind::StuckStop(_) => (6, 0),
-        Kind::OwnerlessReservation(_) => (7, 0),
-        Kind::CniFailing(CniFailing { command: CniCommand::Add, .. }) => (8, 0),
-        Kind::LeakedAddress(_) => (8, 1),
-        Kind::PoolExhaustion(_) => (8, 2),
-        Kind::OrphanNetns(_)
-        | Kind::StuckNetnsTeardown(_)
-        | Kind::StuckCgroup(_)
-        | Kind::UnverifiedRelease(_)
-        | Kind::DuplicateAddress(_)
-        | Kind::LostNetwork(_)
-        | Kind::PhantomSandbox(_)
-        | Kind::StaleRuntimeStatus(_)
-        | Kind::MissedRuntimeEvent(_) => (9, 0),
-    };
-    (rank, it.since, inner, &it.key)
+/// are one step, and among them only an earlier finding can be the cause.
+const STEPS: [&[Of]; 9] = [
+    &[Of::AbandonedStore, Of::BlindSpot, Of::DaemonFailing, Of::NodeNetworkUnready, Of::RuntimeUnresponsive],
+    &[Of::CniQueue],
+    &[Of::CniSlow],
+    &[Of::SandboxesReplaced],
+    &[Of::DuplicateSandbox],
+    &[
+        Of::AbandonedSandbox,
+        Of::CniWrongDel,
+        Of::DuplicateContainer,
+        Of::OrphanSandbox,
+        Of::StuckStart,
+        Of::TeardownOutOfOrder,
+    ],
+    &[Of::StuckStop],
+    &[Of::OwnerlessReservation],
+    &[Of::CniFailing, Of::LeakedAddress, Of::PoolExhaustion],
+];
+
+/// The step of a failing DEL, which comes before that of the stops that wait for it.
+const FAILING_DEL: usize = 5;
+
+/// Returns the sort key of a finding, which puts causes before effects: by step, then by time.
+pub(super) fn order(it: &Finding) -> (usize, Timestamp, usize, &Key) {
+    let kind = Of::from(&it.kind);
+    let is_del = matches!(&it.kind, Kind::CniFailing(CniFailing { command: CniCommand::Del, .. }));
+    let step = if is_del { Some(FAILING_DEL) } else { STEPS.iter().position(|step| step.contains(&kind)) };
+    let step = step.unwrap_or(STEPS.len());
+    let place = STEPS.get(step).and_then(|step| step.iter().position(|it| *it == kind));
+    (step, it.since, place.unwrap_or(usize::MAX), &it.key)
 }
 
 const fn row(cause: Of, effect: Of, by: By, why: &'static str) -> Relation {

@@ -2,16 +2,43 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use strum::{IntoStaticStr, VariantNames};
+use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
+use super::FindingKind;
 use crate::model::{
     fact::{List, Signal},
     scalar::{Decimal, names},
 };
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames)]
+/// sandprobe cannot see something, and its verdicts are weaker for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlindSpot {
+    #[serde(flatten)]
+    #[schemars(with = "BlindJson")]
+    pub spot: Blind,
+    /// Kinds of findings that may be missed or reported too late.
+    pub weaker: Vec<FindingKind>,
+}
+
+impl BlindSpot {
+    /// Makes a blind spot that weakens all kinds that need what is not seen.
+    pub(crate) fn of(spot: Blind) -> Self {
+        let is_loss = matches!(spot, Blind::NoAgent | Blind::State);
+        let sight = if is_loss { Sight::Lost } else { Sight::from(&spot) };
+        let weaker = FindingKind::ALL.iter().copied().filter(|kind| {
+            let (signals, sights) = kind.needs();
+            sights.contains(&sight) || matches!(&spot, Blind::Signal { signal } if signals.contains(signal))
+        });
+        Self { weaker: weaker.collect(), spot }
+    }
+}
+
+#[derive(
+    Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames, EnumDiscriminants,
+)]
 #[serde(into = "BlindJson", try_from = "BlindJson")]
 #[strum(serialize_all = "snake_case", const_into_str)]
+#[strum_discriminants(name(Sight), vis(pub(super)), doc = "What a blind spot is about.")]
 pub enum Blind {
     /// No mechanism could be attached.
     Signal { signal: Signal },

@@ -17,19 +17,21 @@ use super::{
         AbandonedStore, DuplicateAddress, LeakedAddress, LostNetwork, OwnerlessReservation, PoolExhaustion,
         UnverifiedRelease,
     },
-    blind::{Blind, BlindJson},
+    blind::{BlindSpot, Sight},
+    cni::{CniFailing, CniQueue, CniSlow, CniWrongDel},
 };
 use crate::model::{
-    fact::{CniCommand, NetworkFaultForm, RunState, RuntimeEventKind, Said, ThreadState},
+    fact::{NetworkFaultForm, RunState, RuntimeEventKind, Said, Signal, ThreadState},
     id::{ContainerId, NetnsKey},
     json::NetnsJson,
     process::Process,
     time::Nanoseconds,
 };
 
-/// A kind of finding is one line here and a type of its name, with [`Explain`].
+/// A kind of finding is one row here and a type of its name, with [`Explain`]. The row names what the agent
+/// must see so that no finding of the kind is missed or reported too late: signals, and other sights.
 macro_rules! kinds {
-    ($($kind:ident),* $(,)?) => {
+    ($($kind:ident [$($signal:ident)*] [$($sight:ident)*])*) => {
         /// What is wrong.
         #[derive(
             Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr, VariantNames, EnumDiscriminants,
@@ -71,6 +73,14 @@ macro_rules! kinds {
                     $(Self::$kind => stringify!($kind),)*
                 }
             }
+
+            pub(super) const ALL: &[Self] = &[$(Self::$kind),*];
+
+            pub(super) const fn needs(self) -> (&'static [Signal], &'static [Sight]) {
+                match self {
+                    $(Self::$kind => (&[$(Signal::$signal),*], &[$(Sight::$sight),*]),)*
+                }
+            }
         }
 
         $(impl From<$kind> for Kind {
@@ -103,35 +113,36 @@ macro_rules! kinds {
 }
 
 kinds! {
-    LeakedAddress,
-    AbandonedStore,
-    OwnerlessReservation,
-    UnverifiedRelease,
-    DuplicateSandbox,
-    TeardownOutOfOrder,
-    OrphanNetns,
-    StuckNetnsTeardown,
-    StuckCgroup,
-    StuckStop,
-    StuckStart,
-    OrphanSandbox,
-    AbandonedSandbox,
-    SandboxesReplaced,
-    PhantomSandbox,
-    StaleRuntimeStatus,
-    MissedRuntimeEvent,
-    NodeNetworkUnready,
-    DaemonFailing,
-    RuntimeUnresponsive,
-    DuplicateContainer,
-    DuplicateAddress,
-    LostNetwork,
-    CniFailing,
-    CniWrongDel,
-    CniSlow,
-    CniQueue,
-    PoolExhaustion,
-    BlindSpot,
+    LeakedAddress [Exec Exit NetnsDropped AddressV4 AddressV6]
+        [Lost Store Right Runtime CniCache File Kubelet]
+    AbandonedStore [] []
+    OwnerlessReservation [] []
+    UnverifiedRelease [] []
+    DuplicateSandbox [Exec Exit CgroupCreated CgroupEntered CgroupEmptied] [Lost]
+    TeardownOutOfOrder [Exec Exit FatalSignal OomKill NetnsDropped] [Lost]
+    OrphanNetns [NetnsCreated NetnsDropped] [Listing]
+    StuckNetnsTeardown [NetnsDropped NetnsFreed] []
+    StuckCgroup [CgroupRemoved CgroupEmptied] [Kubelet]
+    StuckStop [Exec Exit FatalSignal] [Lost Runtime Kubelet]
+    StuckStart [Exec CgroupCreated CgroupEntered] [Lost Kubelet]
+    OrphanSandbox [Exec CgroupCreated CgroupEntered] [Runtime File Kubelet]
+    AbandonedSandbox [Exec Exit] [Lost Kubelet]
+    SandboxesReplaced [Exec Exit] [Lost]
+    PhantomSandbox [] [Lost Cri]
+    StaleRuntimeStatus [] [Lost Cri]
+    MissedRuntimeEvent [] [Lost Cri]
+    NodeNetworkUnready [] []
+    DaemonFailing [] []
+    RuntimeUnresponsive [] []
+    DuplicateContainer [] []
+    DuplicateAddress [] []
+    LostNetwork [Exec AddressV4 AddressV6] [Lost]
+    CniFailing [Exec Exit] [Lost]
+    CniWrongDel [Exec Exit] [Lost]
+    CniSlow [Exec Exit] []
+    CniQueue [Exec] []
+    PoolExhaustion [AddressV4 AddressV6] [Store]
+    BlindSpot [] []
 }
 
 /// The members of a finding's kind in JSON, without the name of the kind, which is beside them.
@@ -471,118 +482,4 @@ pub struct RuntimeUnresponsive {
 pub struct DuplicateContainer {
     pub name: String,
     pub containers: Vec<ContainerId>,
-}
-
-/// CNI ADD or DEL fails and is tried again.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CniFailing {
-    pub plugin: String,
-    #[serde(default)]
-    pub command: CniCommand,
-    /// Calls that failed, of all sandboxes.
-    pub attempts: u32,
-    /// Pods that still wait for one to succeed.
-    pub pods: u32,
-    /// How long the failed calls ran, together.
-    #[serde(rename = "wasted_ns")]
-    #[serde_as(as = "Nanoseconds")]
-    #[schemars(with = "Nanoseconds")]
-    pub wasted: Duration,
-    #[serde(rename = "exit_code")]
-    pub code: Option<u32>,
-    /// The latest message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Message>,
-    /// If the pods' messages differ: each of them, the most frequent first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<SaidOften>,
-}
-
-/// A message of a plugin, and for how many pods it was read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SaidOften {
-    pub text: String,
-    pub pods: u32,
-}
-
-/// The runtime called a DEL that cannot be right.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CniWrongDel {
-    pub how: WrongDelForm,
-    /// The plugin whose DEL was called first.
-    pub plugin: String,
-    pub ifname: String,
-    /// To how many sandboxes it happened within ten minutes. DELs after an ADD that was killed are one
-    /// finding.
-    #[serde(default = "one")]
-    pub count: u32,
-    /// The namespace that the DEL was given, if it is not the sandbox's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub netns: Option<String>,
-    /// The addresses that the DEL may have freed, and that may be in use.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub addresses: Vec<IpAddr>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-closed_set! {
-    pub enum WrongDelForm {
-        /// An ADD of the same sandbox and interface was still running.
-        AddOpen,
-        /// The last ADD was killed before it could answer.
-        AddKilled,
-        /// The network namespace is that of another sandbox that lives.
-        ForeignNetns,
-        /// The network namespace is the node's own.
-        NodeNetns,
-    }
-}
-
-/// What a plugin said, or why that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Message {
-    pub text: Option<String>,
-    pub source: String,
-}
-
-/// A call of a CNI plugin takes, or took, long.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CniSlow {
-    pub plugin: String,
-    /// ADD or DEL.
-    pub command: String,
-    #[serde(rename = "took_ns")]
-    #[serde_as(as = "Nanoseconds")]
-    #[schemars(with = "Nanoseconds")]
-    pub took: Duration,
-    /// It still runs.
-    pub open: bool,
-}
-
-/// Many CNI plugins run at once, and the oldest of them does not end.
-#[serde_as]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CniQueue {
-    pub waiting: u32,
-    #[serde(rename = "oldest_ns")]
-    #[serde_as(as = "Nanoseconds")]
-    #[schemars(with = "Nanoseconds")]
-    pub oldest: Duration,
-    /// The plugin of the oldest call.
-    pub plugin: String,
-}
-
-/// sandprobe cannot see something, and its verdicts are weaker for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct BlindSpot {
-    #[serde(flatten)]
-    #[schemars(with = "BlindJson")]
-    pub spot: Blind,
-    /// Kinds of findings that may be missed or reported too late.
-    pub weaker: Vec<FindingKind>,
 }

@@ -164,7 +164,7 @@ fn many(
         Some(row.plugin_of(lease)?.name.as_str())
     });
     let plugin = plugins.next().flatten().filter(|own| plugins.all(|other| other == Some(*own)));
-    let kind = Kind::from(LeakedAddress {
+    let kind = LeakedAddress {
         address: lowest.address(),
         network: network.map(str::to_owned),
         inferred: counted.iter().all(|leak| leak.inferred),
@@ -176,22 +176,19 @@ fn many(
             count: u32::try_from(counted.len()).unwrap_or(u32::MAX),
             first: first.iter().map(|leak| leak.address()).collect(),
         }),
-    });
+    };
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for leak in &first {
         if !sandboxes.contains(leak.sandbox()) {
             sandboxes.push(leak.sandbox().clone());
         }
     }
+    let since = counted.iter().map(|leak| leak.since).min().unwrap_or(Timestamp::ZERO);
+    let verdict = verdict(rest.iter().chain(young));
     Some(Detection {
-        key,
-        kind,
-        severity: Severity::Warning,
-        since: counted.iter().map(|leak| leak.since).min().unwrap_or(Timestamp::ZERO),
-        pod: None,
         sandboxes,
         gapped: counted.iter().any(|leak| leak.gapped),
-        verdict: verdict(rest.iter().chain(young)),
+        ..Detection::keyed(key, kind, Severity::Warning, since, verdict)
     })
 }
 

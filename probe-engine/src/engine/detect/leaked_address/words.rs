@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use crate::{
     model::{
         fact::StoreKind,
-        finding::{Cause, Explain, LeakedAddress},
+        finding::{Cause, Explain, LeakedAddress, Thing},
         id::ContainerId,
     },
     words::{
@@ -186,5 +186,13 @@ impl Explain for LeakedAddress {
 
     fn shows_some(&self) -> bool {
         self.many.is_some()
+    }
+
+    fn named(&self) -> Vec<Thing<'_>> {
+        let mut all = vec![Thing::Address(self.address)];
+        all.extend(self.many.iter().flat_map(|many| &many.first).copied().map(Thing::Address));
+        all.extend(self.plugin.as_deref().map(Thing::Plugin));
+        all.extend(self.network.as_deref().map(Thing::Network));
+        all
     }
 }

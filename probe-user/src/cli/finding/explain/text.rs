@@ -212,60 +212,20 @@ fn timeline(evidence: &[Change], it: &Finding, snapshot: &AgentSnapshot, text: &
 
 /// Returns what a finding rests on that has no events of sandboxes.
 fn without_events(it: &Finding, now: Timestamp) -> String {
-    let what = match &it.kind {
-        Kind::DaemonFailing(failing) if failing.down => {
-            let gone = it.closed_at.unwrap_or(now).since(it.since);
-            return format!(
-                "the end of {}, and no start of it in the {} after that",
-                escaped(&failing.daemon),
-                span(gone)
-            );
+    let lasted = it.closed_at.unwrap_or(now).since(it.since);
+    if let Some(evidence) = it.kind.explain().rests_on(lasted) {
+        return evidence;
+    }
+    let what = match it.stage {
+        Stage::Closed if it.sandboxes.is_empty() => "no sandbox of it is known",
+        Stage::Closed => "none is kept: its sandboxes had no events, or many findings have closed since",
+        Stage::Candidate | Stage::Confirmed if !it.kind.said().is_empty() => {
+            "no event of its sandboxes is known, but what was said"
         }
-        Kind::DaemonFailing(failing) => {
-            let said = if failing.said.is_empty() { "" } else { ", and what was said" };
-            let ends = counted(failing.count.into(), "process");
-            return format!(
-                "the ends of {ends} of {}, each soon after its start{said}",
-                escaped(&failing.daemon)
-            );
+        Stage::Candidate | Stage::Confirmed if it.sandboxes.is_empty() => "no sandbox of it is known",
+        Stage::Candidate | Stage::Confirmed => {
+            "no event of its sandboxes is known: it was found by reading the node or the runtime's list"
         }
-        Kind::RuntimeUnresponsive(_) => "requests over CRI that got no answer",
-        Kind::NodeNetworkUnready(_) => "the CNI configuration and the plugins in the node's files",
-        Kind::AbandonedStore(_) | Kind::OwnerlessReservation(_) => "the records of an IPAM store",
-        Kind::PoolExhaustion(_) => "the addresses of the pool that are in use",
-        Kind::UnverifiedRelease(_) => "how the plugin's attachments were released",
-        Kind::BlindSpot(_) => "what sandprobe itself could not see, read or keep",
-        Kind::LeakedAddress(_)
-        | Kind::DuplicateSandbox(_)
-        | Kind::TeardownOutOfOrder(_)
-        | Kind::OrphanNetns(_)
-        | Kind::StuckNetnsTeardown(_)
-        | Kind::StuckCgroup(_)
-        | Kind::StuckStop(_)
-        | Kind::StuckStart(_)
-        | Kind::OrphanSandbox(_)
-        | Kind::AbandonedSandbox(_)
-        | Kind::SandboxesReplaced(_)
-        | Kind::PhantomSandbox(_)
-        | Kind::StaleRuntimeStatus(_)
-        | Kind::MissedRuntimeEvent(_)
-        | Kind::DuplicateContainer(_)
-        | Kind::DuplicateAddress(_)
-        | Kind::LostNetwork(_)
-        | Kind::CniFailing(_)
-        | Kind::CniWrongDel(_)
-        | Kind::CniSlow(_)
-        | Kind::CniQueue(_) => match it.stage {
-            Stage::Closed if it.sandboxes.is_empty() => "no sandbox of it is known",
-            Stage::Closed => "none is kept: its sandboxes had no events, or many findings have closed since",
-            Stage::Candidate | Stage::Confirmed if !it.kind.said().is_empty() => {
-                "no event of its sandboxes is known, but what was said"
-            }
-            Stage::Candidate | Stage::Confirmed if it.sandboxes.is_empty() => "no sandbox of it is known",
-            Stage::Candidate | Stage::Confirmed => {
-                "no event of its sandboxes is known: it was found by reading the node or the runtime's list"
-            }
-        },
     };
     what.to_owned()
 }
