@@ -128,7 +128,7 @@ fn failing(command: CniCommand, said: Option<&str>, sandboxes: &[&str], since: u
         attempts: 3,
         pods: 1,
         wasted: Duration::from_secs(30),
-        code: Some(1),
+        code: Some(137),
         message: said.map(|text| Message { text: Some(text.to_owned()), source: "journal".to_owned() }),
         messages: Vec::new(),
     };
