@@ -388,6 +388,17 @@ impl Explain for CniFailing {
         lines
     }
 
+    fn worst(&self, before: &Kind) -> Option<Kind> {
+        let Kind::CniFailing(before) = before else { return None };
+        let worst = Self {
+            attempts: self.attempts.max(before.attempts),
+            pods: self.pods.max(before.pods),
+            wasted: self.wasted.max(before.wasted),
+            ..self.clone()
+        };
+        Some(worst.into())
+    }
+
     fn forget_numbers(&mut self) {
         (self.attempts, self.pods, self.wasted) = (0, 0, Duration::ZERO);
         self.messages.iter_mut().for_each(|it| it.pods = 0);

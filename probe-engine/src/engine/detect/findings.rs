@@ -13,7 +13,7 @@ use crate::{
         world::{World, lookup},
     },
     model::{
-        change::{ChangeKind, Evidence, Finding},
+        change::{ChangeKind, Evidence, Finding, Worst},
         fact::Origin,
         finding::{Blind, BlindSpot, FindingKind, Key, Kind, Revision, Stage},
         time::Timestamp,
@@ -234,6 +234,7 @@ impl Findings {
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,
+            worst: known.as_mut().and_then(|known| worst(known, &it)),
             kind: it.kind,
             key: it.key,
         };
@@ -276,6 +277,9 @@ impl Findings {
         self.closed.add(finding);
         self.bound_closed();
         self.count_change();
+        if let Some(worst) = finding.worst.take() {
+            (finding.kind, finding.severity, finding.pod) = (worst.kind, worst.severity, worst.pod);
+        }
     }
 
     fn bound_closed(&mut self) {
@@ -330,6 +334,15 @@ fn is_same(known: &Finding, it: &Detection) -> bool {
 pub(super) fn matches_detection(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
         && known.since <= it.since
+/// Returns the largest totals of an open finding, after this detection.
+fn worst(known: &mut Finding, it: &Detection) -> Option<Box<Worst>> {
+    let before = known.worst.take();
+    let kind = it.kind.explain().worst(before.as_ref().map_or(&known.kind, |before| &before.kind))?;
+    let severity = before.as_ref().map_or(known.severity, |before| before.severity).max(it.severity);
+    let pod = before.map_or_else(|| known.pod.clone(), |before| before.pod);
+    Some(Box::new(Worst { kind, severity, pod: pod.filter(|pod| it.pod.as_ref() == Some(pod)) }))
+}
+
         && known.pod == it.pod
         && (it.kind.explain().shows_some() || known.sandboxes == it.sandboxes)
         && known.kind.means(&it.kind)

@@ -50,6 +50,7 @@ fn finding(kind: impl Into<Kind>, parts: &[&str], sandboxes: &[&str], since: u64
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 

@@ -136,6 +136,31 @@ fn what_closes_keeps_the_numbers_that_it_had() {
     assert_eq!((data.attempts, data.pods, it.stage), (4, 2, Stage::Closed));
 }
 
+/// The pods get their networks one after the other.
+#[test]
+fn what_closes_had_as_many_failures_and_pods_as_at_its_worst() {
+    let mut story = Story::new();
+    let tries = [('a', '1'), ('b', '2'), ('c', '3'), ('d', '1'), ('e', '2'), ('f', '3')];
+    for (n, (digit, pod)) in (0_u32..).zip(tries) {
+        add(&mut story, (1 + u64::from(n)) * SECOND, 100 + n, digit, pod, FAILED);
+    }
+    let state = |engine: &Engine| {
+        let (it, data) = failing(engine);
+        (data.attempts, data.pods, it.severity, it.stage, it.pod.is_some())
+    };
+    assert_eq!(state(&story.judge(20 * SECOND).1), (6, 3, Severity::Critical, Stage::Confirmed, false));
+    for (n, (digit, pod)) in (0_u32..).zip([('1', '1'), ('2', '2')]) {
+        add(&mut story, (30 + u64::from(n)) * SECOND, 200 + n, digit, pod, 0);
+    }
+    assert_eq!(
+        state(&story.judge(40 * SECOND).1),
+        (2, 1, Severity::Warning, Stage::Confirmed, true),
+        "one pod waits"
+    );
+    add(&mut story, 50 * SECOND, 202, '3', '3', 0);
+    assert_eq!(state(&story.judge(60 * SECOND).1), (6, 3, Severity::Critical, Stage::Closed, false));
+}
+
 /// A sandbox that is on record, whose DEL fails three times.
 fn undeleted() -> Story {
     let mut story = Story::new();

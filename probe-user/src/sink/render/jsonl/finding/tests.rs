@@ -269,6 +269,7 @@ pub(in crate::sink::render::jsonl) fn written(kind: Kind) -> Value {
 }
 
 /// The rows of a section's tables, as text.
+        worst: None,
 fn rows(heading: &str) -> impl Iterator<Item = &'static str> {
     let (_, section) = INDEX.split_once(heading).expect("the section is there");
     let section = section.split("\n## ").next().unwrap_or(section);
