@@ -38,6 +38,9 @@ pub(super) struct Findings {
     open: BTreeMap<FindingKind, usize>,
     /// How many detections of each kind the last look did not report, because too many findings were open.
     left_out: BTreeMap<FindingKind, u64>,
+    /// Open findings that are about another subject now, or whose subject has come to its end. Their evidence
+    /// is that of before.
+    outdated: BTreeSet<Key>,
 }
 
 #[derive(Debug)]
@@ -212,7 +215,7 @@ impl Findings {
         let stage = stage_of(known.as_ref(), &it);
         let mut finding = Finding {
             stage,
-            since: known.as_ref().map_or(it.since, |known| known.since.min(it.since)),
+            since: known.as_ref().map_or(it.since, |known| since(known, &it)),
             opened_at: known.as_ref().map_or(now, |known| known.opened_at),
             confirmed_at: known
                 .as_ref()
@@ -231,10 +234,10 @@ impl Findings {
                 Some(known) => mem::take(&mut known.folders),
                 None => world.records.folders(),
             },
+            worst: known.as_mut().and_then(|known| worst(known, &it)),
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,
-            worst: known.as_mut().and_then(|known| worst(known, &it)),
             kind: it.kind,
             key: it.key,
         };
@@ -246,6 +249,9 @@ impl Findings {
             self.count_change();
         } else if known.as_ref().is_some_and(|known| !means_same(known, &finding)) {
             self.revision.meaning += 1;
+            if finding.kind.explain().follows_worst() {
+                self.outdated.insert(finding.key.clone());
+            }
         }
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
@@ -271,15 +277,15 @@ impl Findings {
         if let Some(open) = self.open.get_mut(&FindingKind::from(&finding.kind)) {
             *open = open.saturating_sub(1);
         }
+        if let Some(worst) = finding.worst.take() {
+            (finding.kind, finding.severity, finding.pod) = (worst.kind, worst.severity, worst.pod);
+        }
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
         events.push(held(finding.clone(), now, ChangeKind::FindingClosed));
         self.closed.add(finding);
         self.bound_closed();
         self.count_change();
-        if let Some(worst) = finding.worst.take() {
-            (finding.kind, finding.severity, finding.pod) = (worst.kind, worst.severity, worst.pod);
-        }
     }
 
     fn bound_closed(&mut self) {
@@ -296,6 +302,18 @@ impl Findings {
     /// Returns the number of open findings.
     pub(super) fn number(&self) -> usize {
         self.rows.len() - self.closed.len()
+    }
+
+    /// Renews the evidence of the findings that changed, when the events so far are kept.
+    pub(super) fn renew_evidence(&mut self, world: &World) {
+        for key in mem::take(&mut self.outdated) {
+            let Some(Row { finding, .. }) = self.rows.get_mut(&key) else { continue };
+            let evidence = evidence(finding, world);
+            if finding.stage != Stage::Closed && !evidence.is_empty() {
+                finding.evidence = evidence;
+                self.revision.meaning += 1;
+            }
+        }
     }
 
     /// Adds the evidence so far to a finding that is about to be sent, and keeps it.
@@ -316,24 +334,6 @@ impl Findings {
     }
 }
 
-/// Whether a detection is too early for a finding.
-fn is_early(it: &Detection) -> bool {
-    matches!(it.verdict, Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted)
-}
-
-/// Whether a detection says exactly what an open finding says.
-fn is_same(known: &Finding, it: &Detection) -> bool {
-    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
-        && known.since <= it.since
-        && known.kind == it.kind
-        && known.pod == it.pod
-        && known.sandboxes == it.sandboxes
-}
-
-/// Whether a detection says what a finding says, apart from numbers that change while the problem lasts.
-pub(super) fn matches_detection(known: &Finding, it: &Detection) -> bool {
-    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
-        && known.since <= it.since
 /// Returns the largest totals of an open finding, after this detection.
 fn worst(known: &mut Finding, it: &Detection) -> Option<Box<Worst>> {
     let before = known.worst.take();
@@ -343,6 +343,29 @@ fn worst(known: &mut Finding, it: &Detection) -> Option<Box<Worst>> {
     Some(Box::new(Worst { kind, severity, pod: pod.filter(|pod| it.pod.as_ref() == Some(pod)) }))
 }
 
+/// Whether a detection is too early for a finding.
+fn is_early(it: &Detection) -> bool {
+    matches!(it.verdict, Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted)
+}
+
+/// Returns since when an open finding lasts, after this detection.
+fn since(known: &Finding, it: &Detection) -> Timestamp {
+    if it.kind.explain().follows_worst() { it.since } else { known.since.min(it.since) }
+}
+
+/// Whether a detection says exactly what an open finding says.
+fn is_same(known: &Finding, it: &Detection) -> bool {
+    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
+        && known.since == since(known, it)
+        && known.kind == it.kind
+        && known.pod == it.pod
+        && known.sandboxes == it.sandboxes
+}
+
+/// Whether a detection says what a finding says, apart from numbers that change while the problem lasts.
+pub(super) fn matches_detection(known: &Finding, it: &Detection) -> bool {
+    (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
+        && known.since == since(known, it)
         && known.pod == it.pod
         && (it.kind.explain().shows_some() || known.sandboxes == it.sandboxes)
         && known.kind.means(&it.kind)

@@ -273,6 +273,7 @@ fn calls_that_wait_for_each_other_become_slow_and_then_fail() {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open: true,
+        stores: Vec::new(),
     };
     let queue = finding(waiting, &["node"], &["a", "b"], 5);
     let findings = [
@@ -311,6 +312,7 @@ fn slow(command: &str, open: bool, sandbox: &str, since: u64) -> Finding {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open,
+        stores: Vec::new(),
     };
     finding(it, &["bridge", command], &[sandbox], since)
 }
@@ -404,6 +406,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                     command: command.to_string(),
                     took: Duration::from_secs(20),
                     open: false,
+                    stores: Vec::new(),
                 };
                 finding(it, &["bridge", &command.to_string()], &[one], since)
             }

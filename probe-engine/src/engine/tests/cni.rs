@@ -15,8 +15,8 @@ use super::{
 use crate::{
     engine::Engine,
     model::{
-        change::{Finding, Output, Question},
-        fact::{CniCommand, Fact, List, MessageFound, Observation, Origin},
+        change::{ChangeKind, Finding, Output, Question},
+        fact::{CniCommand, ContainerFound, Fact, List, MessageFound, NameSource, Observation, Origin, Role},
         finding::{CniFailing, CniQueue, CniSlow, Explain, Kind, Severity, Stage},
     },
 };
@@ -401,6 +401,34 @@ fn a_slow_call_is_reported_while_it_runs_and_for_a_while_after() {
         told.lines().last(),
         Some("621000 finding.closed cni_slow/bridge/ADD [default/web-1 a] Agent")
     );
+}
+
+#[test]
+fn a_call_that_hangs_now_is_named_before_a_longer_one_that_has_ended() {
+    let mut story = Story::new();
+    for digit in ['a', 'b'] {
+        let (id, source) = (id(digit), NameSource::Bundle);
+        let (sandbox, role) = (Some(id.clone()), Role::Sandbox);
+        let it = ContainerFound { id, role, sandbox, name: None, pod: None, source, started: None };
+        story.listed(Fact::ContainerFound(it));
+    }
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    end(story.at(31 * SECOND), 100, 0);
+    begin(story.at(40 * SECOND), 101, "ADD", 'b', '2');
+    let told = |story: &Story, at: u64| {
+        let it = finding(&story.judge(at).1, "cni_slow/bridge/ADD");
+        let ends = it.evidence.iter().filter(|it| matches!(it.event.what, ChangeKind::CniFinished { .. }));
+        let ends: Vec<_> = ends.map(|it| it.sandbox.clone()).collect();
+        (it.pod.and_then(|pod| pod.name).unwrap_or_default(), it.since, it.kind.explain().summary(), ends)
+    };
+    let first = ("web-1".to_owned(), ms(SECOND), "ADD bridge took 30.00 s".to_owned(), vec![id('a')]);
+    assert_eq!(told(&story, 49 * SECOND), first, "the second call is within the limit");
+    let (pod, since, summary, ends) = told(&story, 55 * SECOND);
+    assert_eq!((pod.as_str(), since, ends), ("web-2", ms(40 * SECOND), vec![id('a')]));
+    assert!(summary.starts_with("ADD bridge has been running for 10"), "{summary}");
+    end(story.at(60 * SECOND), 101, 0);
+    let (pod, since, _, ends) = told(&story, MINUTE + SECOND);
+    assert_eq!((pod.as_str(), since, ends), ("web-1", ms(SECOND), vec![id('a'), id('b')]));
 }
 
 #[test]
