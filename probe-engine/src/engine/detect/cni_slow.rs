@@ -290,8 +290,8 @@ mod tests {
 
     use super::lock_holders;
 
-    /// A process that only has the file open, like one that waits for the lock, is not shown. A network can have
-    /// a folder of its own (`dataDir`).
+    /// A process that only has the file open, like one that waits for the lock, is not shown. A network can
+    /// have a folder of its own (`dataDir`).
     #[test]
     fn the_process_that_holds_the_lock_is_shown() {
         for is_usual in [true, false] {
