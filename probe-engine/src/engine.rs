@@ -482,6 +482,7 @@ impl Engine {
             self.world.counts.late += u64::from(change.late);
             self.world.outbox.tell(change);
         }
+        self.finding_tracker.renew_evidence(&self.world);
     }
 
     fn restore_state(&mut self, state: EngineState) {

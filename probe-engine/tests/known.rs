@@ -162,6 +162,7 @@ fn finding(kind: Kind) -> Finding {
         programs: Vec::new(),
         runtimes: vec!["/run/a.sock".to_owned(), "/run/b.sock".to_owned()],
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 

@@ -5,11 +5,14 @@ use std::time::Duration;
 /// A year. Who gives more has mistaken the unit.
 const MAX_HOURS: u64 = 8760;
 
-/// Parses `250ms`, `2s`, `2m` or `1h`, up to [`MAX_HOURS`].
+/// Parses `250ms`, `2s`, `2m` or `1h`, up to [`MAX_HOURS`]; 0 needs no unit.
 ///
 /// No library is used: the general parsers also accept `1 hour ago`, and their errors do not name the four
 /// units.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let digits = &text[..text.len() - unit.len()];
     // Digits fail to be parsed only if they are none or too many.
@@ -43,12 +46,22 @@ mod tests {
 
     #[test]
     fn a_time_has_a_unit() {
-        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        assert_eq!([duration("0s"), duration("0")], [const { Ok(Duration::ZERO) }; 2]);
         assert_eq!(duration("90m"), Ok(Duration::from_secs(5400)));
         assert_eq!(duration("8760h"), Ok(Duration::from_secs(8760 * 3600)));
-        for bad in
-            ["", "2", "m", "-1s", "1.5s", "2 m", "2d", "99999999999999999999s", "18446744073709551615h", "é"]
-        {
+        for bad in [
+            "",
+            "2",
+            "00",
+            "m",
+            "-1s",
+            "1.5s",
+            "2 m",
+            "2d",
+            "99999999999999999999s",
+            "18446744073709551615h",
+            "é",
+        ] {
             assert!(duration(bad).is_err(), "{bad}");
         }
         for bad in ["2", "-5m", "m", "", "1.5s"] {
@@ -63,6 +76,7 @@ mod tests {
     fn a_limit_is_not_0() {
         assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
         assert_eq!(positive_duration("0h"), Err("\"0h\" is too short: give 1ms at least".to_owned()));
+        assert_eq!(positive_duration("0"), Err("\"0\" is too short: give 1ms at least".to_owned()));
         assert!(positive_duration("1").is_err() && positive_duration("8761h").is_err());
     }
 }

@@ -193,6 +193,17 @@ pub struct Finding {
     /// The folders of the node, as they were known then.
     #[serde(default, skip_serializing_if = "is_default")]
     pub folders: NodeFolders,
+    /// Its largest totals while it was open. It closes with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Box<Worst>>,
+}
+
+/// The totals of a finding, where a part of its subjects can be over while it is open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worst {
+    pub kind: Kind,
+    pub severity: Severity,
+    pub pod: Option<PodName>,
 }
 
 impl Finding {

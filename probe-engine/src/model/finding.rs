@@ -80,9 +80,19 @@ pub trait Explain {
     /// Clears the numbers that change while the finding is open, so that the rest can be compared.
     fn forget_numbers(&mut self) {}
 
+    /// Returns the finding with its largest totals, of now and of those before. None: it has no totals.
+    fn worst(&self, _before: &Kind) -> Option<Kind> {
+        None
+    }
+
     /// The errors that the runtime and the kubelet logged about it, the most telling one first.
     fn said(&self) -> &[Said] {
         &[]
+    }
+
+    /// Whether it is about the worst of several subjects, and began when that one did.
+    fn follows_worst(&self) -> bool {
+        false
     }
 
     /// Whether the finding's sandboxes are a changing sample of many.

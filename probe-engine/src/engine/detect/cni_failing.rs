@@ -37,7 +37,7 @@ use crate::{
     },
     model::{
         fact::{CniCommand, MessageFound, PodName},
-        finding::{CniFailing, Explain, Message, SaidOften, Severity, Thing},
+        finding::{CniFailing, Explain, Kind, Message, SaidOften, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
@@ -384,6 +384,17 @@ impl Explain for CniFailing {
             crictl(runtimes).map(|crictl| format!("{crictl} ps -a | grep -i -e CONTAINER -e {stem}")),
         );
         lines
+    }
+
+    fn worst(&self, before: &Kind) -> Option<Kind> {
+        let Kind::CniFailing(before) = before else { return None };
+        let worst = Self {
+            attempts: self.attempts.max(before.attempts),
+            pods: self.pods.max(before.pods),
+            wasted: self.wasted.max(before.wasted),
+            ..self.clone()
+        };
+        Some(worst.into())
     }
 
     fn forget_numbers(&mut self) {

@@ -7,7 +7,7 @@
 //! ran on after its runtime had ended. After a suspend of the node the time of a call counts from when the
 //! node woke.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use probe_common::runtime::HOST_LOCAL;
 
@@ -22,20 +22,23 @@ use crate::{
         call::Call,
     },
     model::{
-        fact::{List, Origin, PodName},
+        fact::{List, Origin, PodName, Store, StoreKind},
         finding::{CniSlow, Explain, Severity, Thing},
         id::ContainerId,
         time::Timestamp,
     },
     words::{
         escape::escaped,
-        shell::{cni_in_journal, lines},
+        shell::{cni_in_journal, lines, quoted},
         span::span,
     },
 };
 
-/// How many sandboxes, those whose calls took longest, are shown as evidence.
+/// How many sandboxes, those whose calls still run and then the longest, are shown as evidence.
 const SHOWN: usize = 16;
+
+/// At most this many folders of host-local are named.
+const STORES: usize = 16;
 
 /// Whether a call is judged. A call that only a listing showed is not: its program began before the hooks,
 /// and no hook sees its end.
@@ -69,6 +72,13 @@ impl Rule for CniSlow {
             found
                 .extend(runs.filter_map(|(plugin, command, runs)| finished(ctx, row, plugin, command, runs)));
         }
+    }
+}
+
+impl Slow {
+    /// Returns the order in which calls are named, the last one first: calls that run, then the longest.
+    fn rank(&self) -> (bool, Duration, Option<&ContainerId>) {
+        (self.until.is_none(), self.took, self.container.as_ref())
     }
 }
 
@@ -111,10 +121,23 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             gapped: ctx.world.lists.is_gapped(List::Processes),
         });
     }
+    let stores = if slow.is_empty() { Vec::new() } else { unusual_stores(ctx) };
     for ((plugin, command), all) in slow {
-        found.extend(detection(&plugin, command, all));
+        found.extend(detection(&plugin, command, all, &stores));
     }
     found.extend(next.map(watched));
+}
+
+/// Returns the folders of host-local that are not in its usual one.
+fn unusual_stores(ctx: &DetectContext<'_>) -> Vec<String> {
+    let all = ctx.world.records.stores.values().map(|(_, read)| &read.store);
+    let own = all.filter(|it| it.kind == StoreKind::HostLocal && !is_usual(it));
+    own.take(STORES).map(|it| it.path.clone()).collect()
+}
+
+/// Whether the store is in host-local's usual folder.
+fn is_usual(store: &Store) -> bool {
+    Path::new(&store.path).parent() == Some(Path::new(HOST_LOCAL))
 }
 
 /// Whether an ADD of this plugin has failed for the pod. Then `cni_failing` covers the pod.
@@ -152,14 +175,15 @@ fn operation(command: &str) -> Option<&'static str> {
     ["ADD", "DEL"].into_iter().find(|it| *it == command)
 }
 
-fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detection> {
-    all.sort_by(|one, other| (one.took, &one.container).cmp(&(other.took, &other.container)));
+fn detection(plugin: &str, command: &str, mut all: Vec<Slow>, stores: &[String]) -> Option<Detection> {
+    all.sort_by(|one, other| one.rank().cmp(&other.rank()));
     let worst = all.last()?;
     let kind = CniSlow {
         plugin: plugin.to_owned(),
         command: command.to_owned(),
         took: worst.took,
         open: worst.until.is_none(),
+        stores: stores.to_vec(),
     };
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for id in all.iter().rev().filter_map(|it| it.container.as_ref()) {
@@ -174,19 +198,24 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detectio
         Some(until) => Verdict::Passing { until },
         None => Verdict::Confirmed,
     };
-    let since = all.iter().map(|it| it.since).min()?;
     Some(Detection {
         pod,
         sandboxes,
         gapped: all.iter().any(|it| it.gapped),
-        ..Detection::new(kind, &[plugin, command], Severity::Warning, since, verdict)
+        ..Detection::new(kind, &[plugin, command], Severity::Warning, worst.since, verdict)
     })
 }
 
 /// Makes a detection that opens no finding, but sets a time to judge again. It has its own key, so that it
 /// keeps no finding open.
 fn watched(until: Timestamp) -> Detection {
-    let nothing = CniSlow { plugin: String::new(), command: String::new(), took: Duration::ZERO, open: true };
+    let nothing = CniSlow {
+        plugin: String::new(),
+        command: String::new(),
+        took: Duration::ZERO,
+        open: true,
+        stores: Vec::new(),
+    };
     Detection::new(nothing, &[""], Severity::Info, until, Verdict::Watched { until: Some(until) })
 }
 
@@ -194,9 +223,13 @@ fn watched(until: Timestamp) -> Detection {
 ///
 /// The file is compared instead of its path: a process in another mount namespace may see it at another path.
 /// Only file descriptors that hold the lock say so in `fdinfo`; those that wait for it do not.
-fn lock_holders(networks: &str) -> String {
+fn lock_holders(networks: &str, stores: &[String]) -> String {
+    let others: String = stores
+        .iter()
+        .filter_map(|path| quoted(&format!("{path}/lock")))
+        .fold(String::new(), |all, path| all + " " + &path);
     format!(
-        "for lock in {networks}/*/lock; do find -L /proc/[0-9]*/fd -maxdepth 1 -samefile \"$lock\" 2>/dev/null | \
+        "for lock in {networks}/*/lock{others}; do find -L /proc/[0-9]*/fd -maxdepth 1 -samefile \"$lock\" 2>/dev/null | \
          while read -r fd; do of=${{fd%/fd/*}}; grep -qs FLOCK \"$of/fdinfo/${{fd##*/}}\" && \
          echo \"$lock is held by ${{of#/proc/}}: $(tr '\\0' ' ' <\"$of/cmdline\")\"; done; done"
     )
@@ -217,7 +250,7 @@ impl Explain for CniSlow {
             "# Which process holds a lock that others wait for (host-local has one for each network). It may be a plugin that a",
             "# runtime left behind when it ended: nobody waits for it any more, and it can be killed.",
         ]);
-        all.push(lock_holders(HOST_LOCAL));
+        all.push(lock_holders(HOST_LOCAL, &self.stores));
         all.extend(cni_in_journal());
         all
     }
@@ -233,31 +266,41 @@ impl Explain for CniSlow {
     fn named(&self) -> Vec<Thing<'_>> {
         vec![Thing::Plugin(&self.plugin)]
     }
+
+    fn follows_worst(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{process::Command, slice};
 
     use tempfile::Builder;
 
     use super::lock_holders;
 
-    /// A process that only has the file open, like one that waits for the lock, is not shown.
+    /// A process that only has the file open, like one that waits for the lock, is not shown. A network can
+    /// have a folder of its own (`dataDir`).
     #[test]
     fn the_process_that_holds_the_lock_is_shown() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let network = Builder::new().prefix("podnet").rand_bytes(0).tempdir_in(&folder).expect("a folder");
-        let lock = Builder::new().prefix("lock").rand_bytes(0).tempfile_in(&network).expect("a file");
-        let shown = || {
-            let command = lock_holders(folder.path().to_str().expect("a path"));
-            let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
-            String::from_utf8(output.stdout).expect("text")
-        };
-        assert_eq!(shown(), "", "nobody holds it");
-        lock.as_file().lock().expect("the lock");
-        let own = format!("/podnet/lock is held by {}: ", std::process::id());
-        let told = shown();
-        assert!(told.contains(&own), "{told}");
+        for is_usual in [true, false] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let network =
+                Builder::new().prefix("pod net").rand_bytes(0).tempdir_in(&folder).expect("a folder");
+            let lock = Builder::new().prefix("lock").rand_bytes(0).tempfile_in(&network).expect("a file");
+            let path = network.path().to_str().expect("a path").to_owned();
+            let usual = if is_usual { folder.path().to_str().expect("a path") } else { "/nowhere" };
+            let command = lock_holders(usual, if is_usual { &[] } else { slice::from_ref(&path) });
+            let shown = || {
+                let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
+                String::from_utf8(output.stdout).expect("text")
+            };
+            assert_eq!(shown(), "", "nobody holds it");
+            lock.as_file().lock().expect("the lock");
+            let own = format!("/pod net/lock is held by {}: ", std::process::id());
+            let told = shown();
+            assert!(told.contains(&own), "{told}");
+        }
     }
 }

@@ -164,6 +164,11 @@ impl FindingTracker {
         self.findings.complete(finding, world);
     }
 
+    /// Renews the evidence of findings that changed.
+    pub(in crate::engine) fn renew_evidence(&mut self, world: &World) {
+        self.findings.renew_evidence(world);
+    }
+
     /// Returns how often the world is judged. The more findings there are, the longer a look takes, so it is
     /// made less often.
     fn period(&self) -> Duration {

@@ -13,7 +13,7 @@ use crate::{
         world::{World, lookup},
     },
     model::{
-        change::{ChangeKind, Evidence, Finding},
+        change::{ChangeKind, Evidence, Finding, Worst},
         fact::Origin,
         finding::{Blind, BlindSpot, FindingKind, Key, Kind, Revision, Stage},
         time::Timestamp,
@@ -38,6 +38,9 @@ pub(super) struct Findings {
     open: BTreeMap<FindingKind, usize>,
     /// How many detections of each kind the last look did not report, because too many findings were open.
     left_out: BTreeMap<FindingKind, u64>,
+    /// Open findings that are about another subject now, or whose subject has come to its end. Their evidence
+    /// is that of before.
+    outdated: BTreeSet<Key>,
 }
 
 #[derive(Debug)]
@@ -212,7 +215,7 @@ impl Findings {
         let stage = stage_of(known.as_ref(), &it);
         let mut finding = Finding {
             stage,
-            since: known.as_ref().map_or(it.since, |known| known.since.min(it.since)),
+            since: known.as_ref().map_or(it.since, |known| since(known, &it)),
             opened_at: known.as_ref().map_or(now, |known| known.opened_at),
             confirmed_at: known
                 .as_ref()
@@ -231,6 +234,7 @@ impl Findings {
                 Some(known) => mem::take(&mut known.folders),
                 None => world.records.folders(),
             },
+            worst: known.as_mut().and_then(|known| worst(known, &it)),
             pod: it.pod,
             sandboxes: it.sandboxes,
             severity: it.severity,
@@ -245,6 +249,9 @@ impl Findings {
             self.count_change();
         } else if known.as_ref().is_some_and(|known| !means_same(known, &finding)) {
             self.revision.meaning += 1;
+            if finding.kind.explain().follows_worst() {
+                self.outdated.insert(finding.key.clone());
+            }
         }
         if is_new {
             let opened = Finding { stage: Stage::Candidate, confirmed_at: None, ..finding.clone() };
@@ -270,6 +277,9 @@ impl Findings {
         if let Some(open) = self.open.get_mut(&FindingKind::from(&finding.kind)) {
             *open = open.saturating_sub(1);
         }
+        if let Some(worst) = finding.worst.take() {
+            (finding.kind, finding.severity, finding.pod) = (worst.kind, worst.severity, worst.pod);
+        }
         finding.stage = Stage::Closed;
         finding.closed_at = Some(now);
         events.push(held(finding.clone(), now, ChangeKind::FindingClosed));
@@ -294,6 +304,18 @@ impl Findings {
         self.rows.len() - self.closed.len()
     }
 
+    /// Renews the evidence of the findings that changed, when the events so far are kept.
+    pub(super) fn renew_evidence(&mut self, world: &World) {
+        for key in mem::take(&mut self.outdated) {
+            let Some(Row { finding, .. }) = self.rows.get_mut(&key) else { continue };
+            let evidence = evidence(finding, world);
+            if finding.stage != Stage::Closed && !evidence.is_empty() {
+                finding.evidence = evidence;
+                self.revision.meaning += 1;
+            }
+        }
+    }
+
     /// Adds the evidence so far to a finding that is about to be sent, and keeps it.
     pub(super) fn complete(&mut self, finding: &mut Finding, world: &World) {
         finding.evidence = evidence(finding, world);
@@ -312,15 +334,29 @@ impl Findings {
     }
 }
 
+/// Returns the largest totals of an open finding, after this detection.
+fn worst(known: &mut Finding, it: &Detection) -> Option<Box<Worst>> {
+    let before = known.worst.take();
+    let kind = it.kind.explain().worst(before.as_ref().map_or(&known.kind, |before| &before.kind))?;
+    let severity = before.as_ref().map_or(known.severity, |before| before.severity).max(it.severity);
+    let pod = before.map_or_else(|| known.pod.clone(), |before| before.pod);
+    Some(Box::new(Worst { kind, severity, pod: pod.filter(|pod| it.pod.as_ref() == Some(pod)) }))
+}
+
 /// Whether a detection is too early for a finding.
 fn is_early(it: &Detection) -> bool {
     matches!(it.verdict, Verdict::Watched { .. } | Verdict::Unsure | Verdict::Unverified | Verdict::Unlisted)
 }
 
+/// Returns since when an open finding lasts, after this detection.
+fn since(known: &Finding, it: &Detection) -> Timestamp {
+    if it.kind.explain().follows_worst() { it.since } else { known.since.min(it.since) }
+}
+
 /// Whether a detection says exactly what an open finding says.
 fn is_same(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
-        && known.since <= it.since
+        && known.since == since(known, it)
         && known.kind == it.kind
         && known.pod == it.pod
         && known.sandboxes == it.sandboxes
@@ -329,7 +365,7 @@ fn is_same(known: &Finding, it: &Detection) -> bool {
 /// Whether a detection says what a finding says, apart from numbers that change while the problem lasts.
 pub(super) fn matches_detection(known: &Finding, it: &Detection) -> bool {
     (known.stage, known.severity, known.gapped) == (stage_of(Some(known), it), it.severity, it.gapped)
-        && known.since <= it.since
+        && known.since == since(known, it)
         && known.pod == it.pod
         && (it.kind.explain().shows_some() || known.sandboxes == it.sandboxes)
         && known.kind.means(&it.kind)

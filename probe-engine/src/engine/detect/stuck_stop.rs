@@ -354,7 +354,8 @@ impl Explain for StuckStop {
             }
             (StopStep::Unmount, _) => {
                 "The plugins have released the network, and the runtime does not remove the file that holds the network \
-                 namespace: mostly because the file is mounted in the mount namespace of another process as well."
+                 namespace: mostly because the file is mounted in the mount namespace of another process as well, or because its \
+                 folder was mounted over itself since (the first `ip netns add` does that), where mounts of / are not shared."
             }
         }
     }
@@ -399,7 +400,16 @@ impl Explain for StuckStop {
                 let Some(mount) = self.mount.as_deref().and_then(quoted) else {
                     return lines(&[UNPRINTABLE]);
                 };
-                let mut all = lines(&["# These processes have the file mounted:"]);
+                let mut all = Vec::new();
+                let folder = self.mount.as_deref().and_then(|path| Path::new(path).parent()?.to_str());
+                if let Some(folder) = folder.and_then(|path| quoted(&format!(" {path} "))) {
+                    all = lines(&[
+                        "# Whether the folder is mounted over itself, as by the first `ip netns add`. If / is not shared (no `shared:` in",
+                        "# its line), the runtime unmounts only the upper one of two, and files from before stay until the node restarts:",
+                    ]);
+                    all.push(format!("grep -F -e {folder} -e ' / / ' /proc/1/mountinfo"));
+                }
+                all.push("# Otherwise, these processes have the file mounted:".to_owned());
                 all.push(format!("grep -lF -- {mount} /proc/[0-9]*/mountinfo"));
                 all.extend(stop_if_nothing_runs(runtimes, sandboxes));
                 all

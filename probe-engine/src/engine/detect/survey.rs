@@ -72,6 +72,7 @@ fn finding(it: Detection, world: &World, limits: &Limits, now: Timestamp) -> Opt
         pod: it.pod,
         runtimes: world.records.sockets_of(&it.sandboxes),
         folders: world.records.folders(),
+        worst: None,
         sandboxes: it.sandboxes,
         gapped: it.gapped,
         evidence: Vec::new(),

@@ -9,10 +9,10 @@ use probe_common::runtime;
 
 use super::thing::{By, blind_plugins};
 use crate::{
-    engine::world::plugin_pods::writes_network,
+    engine::world::{plugin_pods::writes_network, table::sandbox::run::SIGNALLED},
     model::{
         change::Finding,
-        fact::{CniCommand, NetworkFaultForm},
+        fact::{CniCommand, NetworkFaultForm, SIGKILL},
         finding::{
             Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
             LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep,
@@ -67,7 +67,7 @@ pub(super) const RELATIONS: &[Relation] = &[
     row(Of::CniSlow, Of::StuckStart, By::Sandbox, "the start waits for this call")
         .while_it_lasts()
         .when(is_slow_add),
-    row(Of::CniSlow, Of::CniWrongDel, By::Plugin, SLOW).when(is_killed_add),
+    row(Of::CniSlow, Of::CniWrongDel, By::Sandbox, SLOW).when(is_killed_add),
     row(
         Of::PoolExhaustion,
         Of::CniFailing,
@@ -291,11 +291,13 @@ fn waits_for_network(cause: &Finding, effect: &Finding) -> bool {
     stop.step == StopStep::Del && stop.attempts == 0 && stop.cache_file.is_none()
 }
 
-/// Whether calls of the same plugin and command failed after they had run as long as the slow call.
+/// Whether calls of the same plugin and command ran as long as the slow call, and the last one was killed: a
+/// call that fails at once has a reason of its own.
 fn is_given_up(cause: &Finding, effect: &Finding) -> bool {
     let (Kind::CniSlow(slow), Kind::CniFailing(failing)) = (&cause.kind, &effect.kind) else { return false };
     slow.command == failing.command.to_string()
         && slow.plugin == failing.plugin
+        && failing.code == Some(SIGNALLED + SIGKILL)
         && failing.wasted >= slow.took
 }
 

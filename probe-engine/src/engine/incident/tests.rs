@@ -50,6 +50,7 @@ fn finding(kind: impl Into<Kind>, parts: &[&str], sandboxes: &[&str], since: u64
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 
@@ -128,7 +129,7 @@ fn failing(command: CniCommand, said: Option<&str>, sandboxes: &[&str], since: u
         attempts: 3,
         pods: 1,
         wasted: Duration::from_secs(30),
-        code: Some(1),
+        code: Some(137),
         message: said.map(|text| Message { text: Some(text.to_owned()), source: "journal".to_owned() }),
         messages: Vec::new(),
     };
@@ -272,6 +273,7 @@ fn calls_that_wait_for_each_other_become_slow_and_then_fail() {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open: true,
+        stores: Vec::new(),
     };
     let queue = finding(waiting, &["node"], &["a", "b"], 5);
     let findings = [
@@ -310,6 +312,7 @@ fn slow(command: &str, open: bool, sandbox: &str, since: u64) -> Finding {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open,
+        stores: Vec::new(),
     };
     finding(it, &["bridge", command], &[sandbox], since)
 }
@@ -403,6 +406,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                     command: command.to_string(),
                     took: Duration::from_secs(20),
                     open: false,
+                    stores: Vec::new(),
                 };
                 finding(it, &["bridge", &command.to_string()], &[one], since)
             }

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     engine::Engine,
     model::{
-        change::{Finding, Output, Question},
-        fact::{CniCommand, Fact, List, MessageFound, Observation, Origin},
+        change::{ChangeKind, Finding, Output, Question},
+        fact::{CniCommand, ContainerFound, Fact, List, MessageFound, NameSource, Observation, Origin, Role},
         finding::{CniFailing, CniQueue, CniSlow, Explain, Kind, Severity, Stage},
     },
 };
@@ -134,6 +134,31 @@ fn what_closes_keeps_the_numbers_that_it_had() {
     assert_eq!(told.lines().last(), Some("721001 finding.closed cni_failing/bridge [default/web-2 d] Agent"));
     let (it, data) = failing(&engine);
     assert_eq!((data.attempts, data.pods, it.stage), (4, 2, Stage::Closed));
+}
+
+/// The pods get their networks one after the other.
+#[test]
+fn what_closes_had_as_many_failures_and_pods_as_at_its_worst() {
+    let mut story = Story::new();
+    let tries = [('a', '1'), ('b', '2'), ('c', '3'), ('d', '1'), ('e', '2'), ('f', '3')];
+    for (n, (digit, pod)) in (0_u32..).zip(tries) {
+        add(&mut story, (1 + u64::from(n)) * SECOND, 100 + n, digit, pod, FAILED);
+    }
+    let state = |engine: &Engine| {
+        let (it, data) = failing(engine);
+        (data.attempts, data.pods, it.severity, it.stage, it.pod.is_some())
+    };
+    assert_eq!(state(&story.judge(20 * SECOND).1), (6, 3, Severity::Critical, Stage::Confirmed, false));
+    for (n, (digit, pod)) in (0_u32..).zip([('1', '1'), ('2', '2')]) {
+        add(&mut story, (30 + u64::from(n)) * SECOND, 200 + n, digit, pod, 0);
+    }
+    assert_eq!(
+        state(&story.judge(40 * SECOND).1),
+        (2, 1, Severity::Warning, Stage::Confirmed, true),
+        "one pod waits"
+    );
+    add(&mut story, 50 * SECOND, 202, '3', '3', 0);
+    assert_eq!(state(&story.judge(60 * SECOND).1), (6, 3, Severity::Critical, Stage::Closed, false));
 }
 
 /// A sandbox that is on record, whose DEL fails three times.
@@ -376,6 +401,34 @@ fn a_slow_call_is_reported_while_it_runs_and_for_a_while_after() {
         told.lines().last(),
         Some("621000 finding.closed cni_slow/bridge/ADD [default/web-1 a] Agent")
     );
+}
+
+#[test]
+fn a_call_that_hangs_now_is_named_before_a_longer_one_that_has_ended() {
+    let mut story = Story::new();
+    for digit in ['a', 'b'] {
+        let (id, source) = (id(digit), NameSource::Bundle);
+        let (sandbox, role) = (Some(id.clone()), Role::Sandbox);
+        let it = ContainerFound { id, role, sandbox, name: None, pod: None, source, started: None };
+        story.listed(Fact::ContainerFound(it));
+    }
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    end(story.at(31 * SECOND), 100, 0);
+    begin(story.at(40 * SECOND), 101, "ADD", 'b', '2');
+    let told = |story: &Story, at: u64| {
+        let it = finding(&story.judge(at).1, "cni_slow/bridge/ADD");
+        let ends = it.evidence.iter().filter(|it| matches!(it.event.what, ChangeKind::CniFinished { .. }));
+        let ends: Vec<_> = ends.map(|it| it.sandbox.clone()).collect();
+        (it.pod.and_then(|pod| pod.name).unwrap_or_default(), it.since, it.kind.explain().summary(), ends)
+    };
+    let first = ("web-1".to_owned(), ms(SECOND), "ADD bridge took 30.00 s".to_owned(), vec![id('a')]);
+    assert_eq!(told(&story, 49 * SECOND), first, "the second call is within the limit");
+    let (pod, since, summary, ends) = told(&story, 55 * SECOND);
+    assert_eq!((pod.as_str(), since, ends), ("web-2", ms(40 * SECOND), vec![id('a')]));
+    assert!(summary.starts_with("ADD bridge has been running for 10"), "{summary}");
+    end(story.at(60 * SECOND), 101, 0);
+    let (pod, since, _, ends) = told(&story, MINUTE + SECOND);
+    assert_eq!((pod.as_str(), since, ends), ("web-1", ms(SECOND), vec![id('a'), id('b')]));
 }
 
 #[test]

@@ -315,6 +315,35 @@ fn what_is_open_is_said_in_a_line() {
     );
 }
 
+/// The first `ip netns add` mounts the folder over itself.
+#[test]
+fn a_second_mount_of_the_folder_is_looked_for_before_the_processes_that_have_the_file_mounted() {
+    let repair = |step, mount: Option<&str>| {
+        let it = StuckStop {
+            step,
+            process: None,
+            attempts: 0,
+            plugin: None,
+            exit_code: None,
+            cache_file: None,
+            mount: mount.map(str::to_owned),
+            said: Vec::new(),
+            unsaid: None,
+        };
+        let mut all = it.repair(&[id('a')], &[]);
+        all.retain(|line| line.contains("mountinfo"));
+        all
+    };
+    assert_eq!(
+        repair(StopStep::Unmount, Some("/run/netns/cni-1")),
+        [
+            "grep -F -e ' /run/netns ' -e ' / / ' /proc/1/mountinfo",
+            "grep -lF -- '/run/netns/cni-1' /proc/[0-9]*/mountinfo"
+        ]
+    );
+    assert_eq!(repair(StopStep::Del, None), [""; 0]);
+}
+
 #[test]
 fn a_torn_file_is_moved_to_where_only_root_writes_and_libcni_does_not_read() {
     for shell in ["dash", "bash"] {

@@ -97,6 +97,9 @@ pub struct CniSlow {
     pub took: Duration,
     /// It still runs.
     pub open: bool,
+    /// The folders of host-local that are not in its usual one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<String>,
 }
 
 /// Many CNI plugins run at once, and the oldest of them does not end.

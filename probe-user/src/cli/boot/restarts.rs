@@ -202,7 +202,7 @@ of the boot 2026-11-26 04:57:33 older ones are not kept: 3 of kubelet
 
 2026-11-28 04:57:33 edge-1 kubelet
   kubelet ended after 1d23h: exit 1
-  it began and ended again 12 times, the last one with exit 1
+  it began and ended again 12 times, the last time: exit 1
   with kubelet as before
   as before: no pod waited for it
 
@@ -263,7 +263,7 @@ containerd: 0 of 3 restarts count; the others are not complete, or their beginni
 
 2026-12-01 04:57:33 edge-1 containerd (not complete)
   containerd 2.1.4 ended after 23h59m: exit 0, after SIGTERM from systemd[1]
-  it began and ended again 4321 times, the last one with exit 2
+  it began and ended again 4321 times, the last time: exit 2
   it does not stay up: the last of these ended 5h12m after the first
 
 2026-12-01 04:57:33 edge-2 containerd (not complete)

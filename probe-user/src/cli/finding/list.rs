@@ -247,6 +247,7 @@ mod tests {
             programs: Vec::new(),
             runtimes: Vec::new(),
             folders: NodeFolders::default(),
+            worst: None,
         }
     }
 

@@ -142,7 +142,7 @@ enum Cri {
 const MAX_HOLD: Duration = Duration::from_secs(60);
 
 fn hold(text: &str) -> Result<Duration, String> {
-    let span = if text == "0" { Duration::ZERO } else { duration(text)? };
+    let span = duration(text)?;
     if span > MAX_HOLD {
         return Err(format!("more than {} s", MAX_HOLD.as_secs()));
     }

@@ -98,6 +98,7 @@ fn leak(name: &str) -> Box<Finding> {
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     })
 }
 

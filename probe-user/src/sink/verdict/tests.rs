@@ -37,6 +37,7 @@ pub(in crate::sink) fn finding(severity: Severity, stage: Stage) -> Finding {
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 

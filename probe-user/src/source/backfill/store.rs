@@ -16,7 +16,7 @@ mod ucloud;
 
 pub use declared::Declared;
 
-use std::{mem, slice};
+use std::{collections::BTreeSet, mem, slice};
 
 use super::{
     Listing, Node,
@@ -50,6 +50,7 @@ struct Given<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     host_local: Memo<Reserved>,
+    elsewhere: BTreeSet<host_local::Elsewhere>,
     aws_ipamd: Memo<aws_ipamd::Read>,
     azure: azure::Remembered,
     cilium: cilium::Remembered,
@@ -73,7 +74,8 @@ impl Memory {
         let ucloud = mem::take(&mut self.ucloud);
         azure.clock_set();
         cilium.clock_set();
-        *self = Self { azure, cilium, ucloud, ..Self::default() };
+        let elsewhere = mem::take(&mut self.elsewhere);
+        *self = Self { elsewhere, azure, cilium, ucloud, ..Self::default() };
     }
 }
 

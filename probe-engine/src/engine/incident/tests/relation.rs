@@ -128,6 +128,10 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
         let Kind::CniFailing(failing) = it.kind.clone() else { return it };
         Finding { kind: CniFailing { wasted: Duration::from_secs(1), ..failing }.into(), ..it }
     };
+    let by_itself = |it: Finding| {
+        let Kind::CniFailing(failing) = it.kind.clone() else { return it };
+        Finding { kind: CniFailing { code: Some(1), ..failing }.into(), ..it }
+    };
     let stopped = |attempts: u32, exit_code: Option<u32>, cache_file: Option<&str>| {
         let it = stop(StopStep::Del, Some("bridge"), "a", 21);
         let Kind::StuckStop(stop) = it.kind.clone() else { return it };
@@ -159,6 +163,7 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             vec![
                 (slow("DEL", true, "a", 6), add(None)),
                 (slow("ADD", true, "a", 6), quick(add(None))),
+                (slow("ADD", true, "a", 6), by_itself(add(None))),
                 (closed(slow("ADD", true, "a", 6), 20), add(None)),
             ],
         ),
@@ -175,11 +180,12 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             ],
         ),
         (
-            slow("ADD", true, "x", 2),
+            slow("ADD", true, "a", 2),
             wrong_del(WrongDelForm::AddKilled, &["a"], &[]),
             vec![
-                (slow("DEL", true, "x", 2), wrong_del(WrongDelForm::AddKilled, &["a"], &[])),
-                (slow("ADD", true, "x", 2), wrong_del(WrongDelForm::ForeignNetns, &["a"], &[])),
+                (slow("ADD", true, "x", 2), wrong_del(WrongDelForm::AddKilled, &["a"], &[])),
+                (slow("DEL", true, "a", 2), wrong_del(WrongDelForm::AddKilled, &["a"], &[])),
+                (slow("ADD", true, "a", 2), wrong_del(WrongDelForm::ForeignNetns, &["a"], &[])),
             ],
         ),
         (

@@ -499,6 +499,7 @@ mod tests {
             sandboxes: vec![gone.clone()],
             runtimes: Vec::new(),
             folders: NodeFolders::default(),
+            worst: None,
             gapped: false,
             evidence: Vec::new(),
             programs: Vec::new(),

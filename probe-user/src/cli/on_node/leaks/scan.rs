@@ -318,6 +318,7 @@ mod tests {
             sandboxes: Vec::new(),
             runtimes: Vec::new(),
             folders: NodeFolders::default(),
+            worst: None,
             gapped: false,
             evidence: Vec::new(),
             programs: Vec::new(),

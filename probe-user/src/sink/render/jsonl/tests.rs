@@ -76,6 +76,7 @@ fn finding() -> Box<Finding> {
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     })
 }
 

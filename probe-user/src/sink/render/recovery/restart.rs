@@ -136,8 +136,12 @@ fn ended_by(it: &DaemonEnd) -> String {
 }
 
 fn again(restart: &Restart) -> Option<String> {
-    let last = restart.ended_again.as_ref().map(|it| format!(", the last one with {}", ended_by(it)));
-    let times = if restart.again == 1 { "once".to_owned() } else { format!("{} times", restart.again) };
+    let last = restart.ended_again.as_ref().map(|it| format!(": {}", ended_by(it)));
+    let times = match (restart.again, &last) {
+        (1, _) => "once".to_owned(),
+        (times, None) => format!("{times} times"),
+        (times, Some(_)) => format!("{times} times, the last time"),
+    };
     (restart.again > 0).then(|| format!("it began and ended again {times}{}", last.unwrap_or_default()))
 }
 

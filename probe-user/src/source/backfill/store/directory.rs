@@ -28,7 +28,7 @@ pub(super) struct Reserved {
 }
 
 /// Reports the contents of `folder`; `parse` reads the holder from a file. A folder that does not exist is
-/// empty.
+/// empty. Returns whether it may have reservations.
 pub(super) fn report(
     node: Node<'_>,
     list: &mut Listing<'_>,
@@ -36,7 +36,7 @@ pub(super) fn report(
     folder: Result<Folder, ReadError>,
     memo: &mut Memo<Reserved>,
     parse: fn(&[u8]) -> Option<Holder>,
-) {
+) -> bool {
     let at = list.now();
     let mut reservations = Vec::new();
     let mut complete = true;
@@ -67,7 +67,9 @@ pub(super) fn report(
             complete = false;
         }
     }
+    let may_hold = !complete || !reservations.is_empty();
     list.found(at, Fact::StoreRead(StoreRead { store, reservations, complete }));
+    may_hold
 }
 
 /// Reads the reservation of one file; `None` if the file is not a reservation. The error says why its content

@@ -3,7 +3,11 @@
 //!
 //! The store survives a reboot, unless a network's `dataDir` is in memory.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    mem,
+    path::{Path, PathBuf},
+};
 
 use probe_common::runtime::HOST_LOCAL;
 
@@ -22,13 +26,19 @@ use crate::{
 /// the folder of the node that Antrea's agent has in its place. `/var/run` may be no link on a copy of files.
 const FOLDERS: [&[&str]; 2] = [&[HOST_LOCAL], &["/var/run/antrea/cni/networks", "/run/antrea/cni/networks"]];
 
+/// A folder of networks, and the name of a network.
+pub(super) type Elsewhere = (PathBuf, String);
+
+/// At most this many networks that are not in the usual places are remembered.
+const REMEMBERED: usize = 64;
+
 pub(super) struct HostLocal;
 
 impl Kind for HostLocal {
     /// Reports the stores in the usual places, then those that networks keep elsewhere.
     fn report(&self, given: Given<'_>, memory: &mut Memory, list: &mut Listing<'_>) {
         let Given { node, daemons, networks } = given;
-        let memo = &mut memory.host_local;
+        let Memory { host_local: memo, elsewhere, .. } = memory;
         for names in FOLDERS {
             for folder in names {
                 if report_folder(node, folder, memo, list) {
@@ -36,16 +46,24 @@ impl Kind for HostLocal {
                 }
             }
         }
-        for Configured { network, data_dir } in networks {
-            let Some(data_dir) = data_dir.as_deref() else { continue };
-            if FOLDERS.iter().flat_map(|names| *names).any(|folder| data_dir == Path::new(folder)) {
-                continue;
+        let configured: BTreeSet<Elsewhere> = networks.iter().filter_map(elsewhere_of).collect();
+        for place in configured.union(&mem::take(elsewhere)) {
+            let (data_dir, network) = place;
+            let folder = daemon::folder(node.root, daemons, &data_dir.join(network));
+            let may_hold = directory::report(node, list, store(data_dir, network), folder, memo, parse);
+            // The configuration of a network that was renamed no longer names its folder.
+            if (may_hold || configured.contains(place)) && elsewhere.len() < REMEMBERED {
+                elsewhere.insert(place.clone());
             }
-            let store = store(data_dir, &network.name);
-            let folder = daemon::folder(node.root, daemons, &data_dir.join(&network.name));
-            directory::report(node, list, store, folder, memo, parse);
         }
     }
+}
+
+/// Returns where a network's addresses are, if not in a usual place.
+fn elsewhere_of(Configured { network, data_dir }: &Configured) -> Option<Elsewhere> {
+    let data_dir = data_dir.as_ref()?;
+    let is_usual = FOLDERS.iter().flat_map(|names| *names).any(|folder| data_dir == Path::new(folder));
+    (!is_usual).then(|| (data_dir.clone(), network.name.clone()))
 }
 
 /// Whether this folder is one of a network in the usual places.
@@ -105,9 +123,44 @@ fn parse(bytes: &[u8]) -> Option<Holder> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
-    use super::parse;
+    use super::{
+        super::reading::{id, read_with, told, write},
+        Configured, HostLocal, Memory, PathBuf, parse,
+    };
+    use crate::model::fact::Network;
+
+    fn network(name: &str, data_dir: Option<&str>) -> Configured {
+        let network = Network {
+            name: name.to_owned(),
+            plugins: vec!["bridge".to_owned()],
+            delegates: Vec::new(),
+            ipam: Some("host-local".to_owned()),
+            pools: Vec::new(),
+        };
+        Configured { network, data_dir: data_dir.map(PathBuf::from) }
+    }
+
+    /// The pods of before still have their addresses there.
+    #[test]
+    fn a_store_of_a_renamed_network_is_read_until_it_is_empty() {
+        let root = tempfile::tempdir().expect("a folder");
+        let mut memory = Memory::default();
+        write(root.path(), "srv/ipam/old/10.8.0.2", &format!("{}\r\neth0", id('a')), 7);
+        let mut read = |networks: &[Configured]| {
+            read_with(&HostLocal, root.path(), &mut memory, networks, 0).0.map(|it| told(&it))
+        };
+        let new = [network("new", None)];
+        assert_eq!(read(&new), None, "nobody has named it");
+        let held = Some(vec!["10.8.0.2 a \"eth0\" - 7".to_owned()]);
+        assert_eq!(read(&[network("old", Some("/srv/ipam"))]), held);
+        assert_eq!([read(&new), read(&new)], [held.clone(), held]);
+        fs::remove_file(root.path().join("srv/ipam/old/10.8.0.2")).expect("a file");
+        assert_eq!([read(&new), read(&new)], [Some(Vec::new()), None]);
+    }
 
     #[test]
     fn a_reservation_names_who_holds_it() {

@@ -157,15 +157,18 @@ pub(crate) fn unquote(text: &str) -> String {
             Some('t') => out.push('\t'),
             Some('r') => out.push('\r'),
             Some(quoted @ ('"' | '\\' | '/')) => out.push(quoted),
-            Some('u') => {
+            Some(form @ ('u' | 'x')) => {
                 let rest = chars.as_str();
-                let code = rest.get(..4).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                let length = if form == 'u' { 4 } else { 2 };
+                let code = rest.get(..length).and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                // A byte from 0x80 on is a part of a character, or of none.
+                let code = code.filter(|code| form == 'u' || *code < 0x80);
                 match code.and_then(char::from_u32) {
                     Some(c) => {
                         out.push(c);
-                        chars = rest[4..].chars();
+                        chars = rest[length..].chars();
                     }
-                    None => out.push_str("\\u"),
+                    None => out.extend(['\\', form]),
                 }
             }
             Some(other) => out.extend(['\\', other]),

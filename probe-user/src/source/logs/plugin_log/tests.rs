@@ -126,6 +126,9 @@ fn what_is_told_is_one_short_line() {
     // The log quoted it once, so the plugin's line break does not split the line.
     let quoted = CONTAINERD_1_6.replace("in path", r"\n\nin path");
     assert!(text(said(&quoted, "9ffacbee")).contains("\\n\\nin path"));
+    // Go writes control characters and bytes that are not UTF-8 in a form of its own.
+    let quoted = CONTAINERD_1_6.replace("in path", r"\x1b[31m\xff\x");
+    assert!(text(said(&quoted, "9ffacbee")).contains(r"\u{1b}[31m\xff\x"));
 }
 
 fn data(name: &str) -> PathBuf {

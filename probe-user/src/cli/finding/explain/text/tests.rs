@@ -101,6 +101,7 @@ fn finding() -> Finding {
         programs: Vec::new(),
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 

@@ -213,7 +213,13 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             }),
             messages: Vec::new(),
         }),
-        Kind::CniSlow(CniSlow { plugin: plugin(), command: "ADD".to_owned(), took: second, open: true }),
+        Kind::CniSlow(CniSlow {
+            plugin: plugin(),
+            command: "ADD".to_owned(),
+            took: second,
+            open: true,
+            stores: vec!["/srv/ipam/podnet".to_owned()],
+        }),
         Kind::CniQueue(CniQueue { waiting: 20, oldest: second, plugin: plugin() }),
         Kind::PoolExhaustion(PoolExhaustion {
             network: name(),
@@ -263,6 +269,7 @@ pub(in crate::sink::render::jsonl) fn written(kind: Kind) -> Value {
         programs: vec![ProgramFound { path: "/usr/bin/containerd".to_owned(), version: None }],
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     };
     let label = Label { node: "node-1".to_owned(), boot_id: "b".to_owned(), boot_wall_ns: 0 };
     serde_json::to_value(Finding::of(&finding, &label)).expect("JSON")

@@ -42,6 +42,7 @@ fn finding(key: &str, kind: impl Into<Kind>, sandboxes: &[&str], since: u64) -> 
         }],
         runtimes: Vec::new(),
         folders: NodeFolders::default(),
+        worst: None,
     }
 }
 
