@@ -62,13 +62,10 @@ impl Leaks {
     /// Returns what is found, as it is printed.
     fn scan(&self) -> anyhow::Result<(Vec<u8>, ExitStatus)> {
         let (config, stores) = self.node.config.load()?;
-        let result = LeakScan {
-            root: &self.node.host.host_root,
-            stores: &stores,
-            limits: config.limits(),
-            confirmed: self.confirmed(),
-        }
-        .run()?;
+        let (confirmed, has_agent) = self.confirmed();
+        let result =
+            LeakScan { root: &self.node.host.host_root, stores: &stores, limits: config.limits(), confirmed }
+                .run()?;
         for caveat in &result.caveats {
             say(caveat);
         }
@@ -80,14 +77,14 @@ impl Leaks {
             Some(_) => ExitStatus::CannotRun,
             None => ExitStatus::Ok,
         };
-        Ok((self.render(&result, &leaked, done), done))
+        Ok((self.render(&result, &leaked, done, has_agent), done))
     }
 
     /// Returns what is known without a store: what the agent of this node, if one runs, knows about each CNI
     /// plugin, and how many network namespaces there are.
-    fn beside(&self, result: &ScanResult) -> String {
+    fn beside(&self, result: &ScanResult, has_agent: bool) -> String {
         let Some(count) = result.netns else { return String::new() };
-        let balance = self.balance().unwrap_or_else(|why| {
+        let balance = self.balance(has_agent).unwrap_or_else(|why| {
             if let Some(why) = why {
                 say(&format!("the balance of the CNI plugins is not known: {why}"));
             }
@@ -96,37 +93,44 @@ impl Leaks {
         balance + &report::namespaces(count, NetnsLimit::open().read())
     }
 
-    /// Returns the keys of the findings that the agent of this node has confirmed, if one runs.
-    fn confirmed(&self) -> BTreeSet<String> {
+    /// Returns the keys of the findings that the agent of this node has confirmed, and whether an agent
+    /// answered.
+    fn confirmed(&self) -> (BTreeSet<String>, bool) {
         let answer = match self.agent.ask_or_why(FINDINGS) {
             Ok(answer) => answer,
             Err(why) => {
                 if let Some(why) = why.why() {
-                    say(&format!("what the agent has found is not known: {why}"));
+                    say(&format!("nothing is known from an agent: {why}"));
                 }
-                return BTreeSet::new();
+                return (BTreeSet::new(), false);
             }
         };
-        agent::confirmed(&answer).unwrap_or_else(|error| {
+        let confirmed = agent::confirmed(&answer).unwrap_or_else(|error| {
             say(&format!("{}: {error}", self.agent.answer_at(FINDINGS)));
             BTreeSet::new()
-        })
+        });
+        (confirmed, true)
     }
 
     /// Returns the table of the agent's CNI plugins. The error has a reason if it is to be reported.
-    fn balance(&self) -> Result<String, Option<String>> {
+    fn balance(&self, has_agent: bool) -> Result<String, Option<String>> {
+        if !has_agent {
+            return Ok(String::new());
+        }
         let answer = self.agent.ask_or_why(POOLS).map_err(Unanswered::why)?;
         agent::balance(&answer).map_err(|error| Some(format!("{}: {error}", self.agent.answer_at(POOLS))))
     }
 
-    fn render(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus) -> Vec<u8> {
+    fn render(&self, result: &ScanResult, leaked: &[&Finding], done: ExitStatus, has_agent: bool) -> Vec<u8> {
         let is_sure = done != ExitStatus::CannotRun;
         if self.repair_script {
             // Nobody takes an empty file for a script that has nothing to free.
             return if is_sure { report::script(result, leaked).into_bytes() } else { Vec::new() };
         }
         match self.output {
-            Form::Text => (report::text(result, leaked, is_sure) + &self.beside(result)).into_bytes(),
+            Form::Text => {
+                (report::text(result, leaked, is_sure) + &self.beside(result, has_agent)).into_bytes()
+            }
             Form::Json => {
                 let mut bytes = Vec::new();
                 result.findings.iter().for_each(|it| jsonl::finding(it, &result.label, &mut bytes));
@@ -145,8 +149,9 @@ fn is_leaked(finding: &Finding) -> bool {
 mod tests {
     use std::{
         fs::{self, File},
-        os::unix::fs::symlink,
+        os::unix::{fs::symlink, net::UnixListener},
         path::Path,
+        thread,
         time::{Duration, SystemTime, UNIX_EPOCH},
     };
 
@@ -206,6 +211,25 @@ mod tests {
         let freed = script();
         let calls: Vec<&str> = freed.lines().filter(|line| line.starts_with("try ")).collect();
         assert_eq!(calls, ["try free_ownerless '/var/lib/cni/networks/podnet' 10.88.0.8"], "{freed}");
+    }
+
+    /// Whoever does not answer once would be waited for again.
+    #[test]
+    fn an_agent_that_does_not_answer_is_asked_once() {
+        let root = tempfile::tempdir().expect("a folder");
+        let socket = root.path().join("agent.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let agent = thread::spawn(move || {
+            listener.accept().expect("a client");
+            listener
+        });
+        let socket = socket.to_str().expect("a name");
+        let Typed { leaks } = Typed::parse_from(["leaks", "--socket", socket]);
+        let (_, has_agent) = leaks.confirmed();
+        assert_eq!((has_agent, leaks.balance(has_agent)), (false, Ok(String::new())));
+        let listener = agent.join().expect("a client");
+        listener.set_nonblocking(true).expect("a socket");
+        assert!(listener.accept().is_err(), "it was asked again");
     }
 
     /// A disk on which one store can be read and another one cannot.
