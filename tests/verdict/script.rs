@@ -420,10 +420,9 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
                 ),
             )
         }
-        Kind::PhantomSandbox(PhantomSandbox { left_on_record, .. }) => match left_on_record {
-            Some(count) => ("LeftOnRecord".to_owned(), format!("x{count}")),
-            None => (String::new(), String::new()),
-        },
+        Kind::PhantomSandbox(PhantomSandbox { left_on_record: Some(count), .. }) => {
+            ("LeftOnRecord".to_owned(), format!("x{count}"))
+        }
         _ => (String::new(), String::new()),
     };
     let sub = if sub.is_empty() { sub } else { format!("/{}", snake(&sub)) };

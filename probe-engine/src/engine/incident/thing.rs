@@ -64,12 +64,13 @@ pub(super) fn shared(finding: &Finding, by: By) -> Vec<Thing<'_>> {
 
 /// Returns the sandbox of a finding about exactly one.
 pub(super) fn only_sandbox(finding: &Finding) -> Option<&ContainerId> {
-    // A finding of these kinds begins with one sandbox, and is about it until there are others.
-    let may_be_one = matches!(finding.kind, Kind::CniWrongDel(_) | Kind::PhantomSandbox(_));
-    match finding.sandboxes.as_slice() {
-        [only] if may_be_one || !finding.kind.explain().shows_some() => Some(only),
-        [] | [_] | [_, ..] => None,
-    }
+    let [only] = finding.sandboxes.as_slice() else { return None };
+    // Duplicates are about two, even if one of them is not known.
+    let is_about_two = matches!(finding.kind, Kind::DuplicateSandbox(_) | Kind::DuplicateAddress(_));
+    // These are about one until there are others.
+    let begins_with_one = matches!(finding.kind, Kind::CniWrongDel(_) | Kind::PhantomSandbox(_));
+    let is_about_others = is_about_two || finding.kind.explain().shows_some() && !begins_with_one;
+    if is_about_others { None } else { Some(only) }
 }
 
 /// Returns the plugins whose DEL had no network namespace, according to the evidence.
