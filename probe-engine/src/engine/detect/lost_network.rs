@@ -1,5 +1,5 @@
-//! **Rule:** an address that a CNI ADD of the runtime gave to a sandbox was removed, and ten seconds later the
-//! sandbox is there without it, and a container has run in it since.
+//! **Rule:** an address that a CNI ADD of the runtime gave to a sandbox was removed, and ten seconds later
+//! the sandbox is there without it, and a container has run in it since.
 //!
 //! Not flagged: an address that is back in the namespace, on whatever interface (KubeVirt moves it to another
 //! one); an address that the runtime took before a container ran (gVisor), and a sandbox whose network

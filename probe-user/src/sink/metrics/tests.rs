@@ -594,8 +594,7 @@ fn every_family_of_closed_labels_begins_with_zero() {
 #[test]
 fn the_sets_have_every_word() {
     use super::set;
-    let rings = [Loss::LifecycleRing, Loss::BulkRing];
-    assert_eq!(rings.map(set::lost_in), set::RINGS);
+    assert_eq!([Loss::LifecycleRing, Loss::BulkRing].map(set::lost_in), set::RINGS);
     let elsewhere = [Loss::NetlinkSocket, Loss::Record, Loss::Channel, Loss::SkippedRun];
     assert_eq!(elsewhere.map(set::lost_in), set::LOSSES);
 }

@@ -286,8 +286,8 @@ impl Watch {
         }
     }
 
-    /// Reports the addresses of a namespace that were not reported yet, then which ones it has. The caller holds
-    /// the namespace open.
+    /// Reports the addresses of a namespace that were not reported yet, then which ones it has. The caller
+    /// holds the namespace open.
     fn list(&mut self, nsid: Nsid) -> io::Result<()> {
         let found = self.client.addresses(nsid)?;
         let at = clock::now();

@@ -90,7 +90,8 @@ impl Lists {
         self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
-    /// Whether something of this list may have come or gone unseen after `at`, and the list was not read again.
+    /// Whether something of this list may have come or gone unseen after `at`, and the list was not read
+    /// again.
     pub(crate) fn is_in_doubt_since(&self, list: List, at: Timestamp) -> bool {
         [Doubt::Lost, Doubt::Excess].iter().any(|it| self.gaps.get(&(*it, list)).is_some_and(|gap| *gap > at))
     }
