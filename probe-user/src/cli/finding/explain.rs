@@ -86,7 +86,11 @@ fn ambiguous(asked: &str, many: &[&Finding]) -> anyhow::Error {
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    anyhow!("{} findings have {asked:?} in their key: {}{more}", many.len(), keys.join(", "))
+    anyhow!(
+        "{} findings have {asked:?} in their key (sandprobe findings lists them with their pods): {}{more}",
+        many.len(),
+        keys.join(", ")
+    )
 }
 
 #[cfg(test)]
