@@ -286,7 +286,8 @@ fn nearest(rows: &[Row<'_>], causes: BTreeMap<usize, &'static str>) -> Vec<(usiz
 impl Relation {
     /// Whether one led to the other. They share a thing.
     fn leads(&self, cause: &Finding, effect: &Finding) -> bool {
-        let began_before = cause.since <= effect.opened_at;
+        // A finding of several calls names the time of one of them, which may be later than its opening.
+        let began_before = cause.since.min(cause.opened_at) <= effect.opened_at;
         let lasted = cause.closed_at.is_none_or(|closed| effect.since <= closed);
         // An effect that began long before, or was found long after, waited for something else.
         let is_near = self.by != By::Node

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use serde_json::Value;
 use tests::{
     keyed::Faults,
@@ -29,12 +29,9 @@ pub(super) struct Seen {
 
 /// Runs the stories for the first test that asks.
 pub(super) fn seen() -> Result<&'static Seen> {
-    static SEEN: OnceLock<Seen> = OnceLock::new();
-    if let Some(seen) = SEEN.get() {
-        return Ok(seen);
-    }
-    let seen = run()?;
-    Ok(SEEN.get_or_init(|| seen))
+    static SEEN: OnceLock<Result<Seen, String>> = OnceLock::new();
+    let seen = SEEN.get_or_init(|| run().map_err(|error| format!("{error:#}")));
+    seen.as_ref().map_err(|error| anyhow!("{error}"))
 }
 
 fn run() -> Result<Seen> {

@@ -393,7 +393,8 @@ fn cause(ctx: &DetectContext<'_>, row: &Attachment, lease: &Lease) -> Cause {
     }
     if del.succeeded > 0 {
         // A DEL that came before the end of the ADD had nothing to free.
-        let was_given_before = row.wrong_del.is_none() && lease.since <= del.last_at;
+        let is_last = add.last_at <= del.last_at && lease.since <= del.last_at;
+        let was_given_before = row.wrong_del.is_none() && is_last;
         return if was_given_before { Cause::DelHollow } else { Cause::StaleRecord };
     }
     if del_without_netns.succeeded > 0 {

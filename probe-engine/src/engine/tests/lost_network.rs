@@ -5,13 +5,15 @@ use probe_common::event::class;
 use super::{
     containerd::{self, PATH},
     listing,
-    story::{self, DAEMON, POD_NETNS, SHIM, Story, Who, id},
+    story::{self, DAEMON, POD_NETNS, SHIM, Story, Who, id, ms, run::feed},
 };
-use crate::model::{
-    fact::{CacheFound, Fact, List, Loss, Origin},
-    finding::{Explain as _, LostNetwork},
-    id::{NetnsKey, Subnet, TaskKey},
-    process::Process,
+use crate::{
+    engine::{Engine, Settings},
+    model::{
+        fact::{CacheFound, Fact, List, Loss, Origin},
+        finding::{Explain as _, Kind, LostNetwork},
+        id::{NetnsKey, Subnet},
+    },
 };
 
 const ADDRESS: &str = "10.88.0.5/24";
@@ -63,28 +65,41 @@ fn the_finding_closes_when_the_address_is_back_or_the_sandbox_stops() {
     assert!(has(&mut story, CLOSED));
 }
 
+/// Returns the finding about a pod that loses its address to this process.
+fn lost_to(who: Who) -> LostNetwork {
+    let mut story = running();
+    story.at(5_000).unaddress(who, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
+    let mut engine = Engine::new(Settings::default());
+    feed(&mut engine, &story.facts, ms(0));
+    let found = engine.findings().find_map(|it| match &it.kind {
+        Kind::LostNetwork(lost) => Some(lost.clone()),
+        _ => None,
+    });
+    found.expect("a finding")
+}
+
 #[test]
 fn a_container_that_removes_its_own_address_is_named() {
-    let mut story = running();
-    story.at(5_000).unaddress(VPN, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
-    assert!(has(&mut story, CONFIRMED));
-    let it = LostNetwork {
-        ifname: "eth0".to_owned(),
-        addresses: vec!["10.88.0.5".parse().expect("an address")],
-        network: None,
-        plugin: Some("bridge".to_owned()),
-        by: None,
-        by_pod: Some(true),
-    };
+    let it = lost_to(VPN);
+    assert_eq!(it.by_pod, Some(true));
+    assert!(it.summary().ends_with("openvpn[901] in the pod removed it"), "{}", it.summary());
     assert!(it.cause().starts_with("A program in a container"));
-    let kthread =
-        Process { parent: TaskKey::new(2, 0), comm: "kworker/0:1".to_owned(), ..Process::default() };
-    let by_kernel = LostNetwork { by: Some(kthread), by_pod: Some(false), ..it.clone() };
-    assert!(by_kernel.cause().starts_with("The kernel itself"));
-    assert!(!by_kernel.summary().contains("kworker"));
     let repair = it.repair(&[id('a')], &["/run/x.sock".to_owned()]);
     let stop = format!("crictl --runtime-endpoint 'unix:///run/x.sock' stopp {}", id('a'));
     assert_eq!(repair.last(), Some(&stop));
+}
+
+#[test]
+fn who_removed_an_address_is_told_as_far_as_it_was_seen() {
+    let by_node = lost_to(MANAGER);
+    assert_eq!(by_node.by_pod, Some(false));
+    assert!(by_node.summary().ends_with("NetworkManager[900] removed it"), "{}", by_node.summary());
+    let by_kernel = lost_to(Who::new(902, 2, "kworker/0:1"));
+    assert!(by_kernel.cause().starts_with("The kernel itself"), "{}", by_kernel.cause());
+    assert!(!by_kernel.summary().contains("kworker"), "{}", by_kernel.summary());
+    let by_nobody = lost_to(NOBODY);
+    assert_eq!((by_nobody.by.is_none(), by_nobody.by_pod), (true, None));
+    assert!(by_nobody.cause().contains("No hook saw"), "{}", by_nobody.cause());
 }
 
 #[test]
@@ -153,6 +168,15 @@ fn an_address_that_went_unheard_is_missing_in_the_next_listing() {
     let mut story = listed(&["127.0.0.1"]);
     assert!(has(&mut story, CONFIRMED));
     assert!(has(&mut story, "address.removed 10.88.0.5/24"));
+}
+
+/// The next namespace with this inode has no address yet.
+#[test]
+fn the_list_of_another_namespace_says_nothing() {
+    let mut story = running();
+    let netns = NetnsKey::new(POD_NETNS, 99);
+    story.at(5_000).listed(Fact::AddressesListed { netns, present: Vec::new() }).until(60_000).moment();
+    assert!(!has(&mut story, OPENED));
 }
 
 /// Its addresses are listed before the records that say which of them an ADD gave.

@@ -133,7 +133,7 @@ impl RecordsDiff {
             },
             None => match Reservations::of(read.clone()) {
                 Ok(now) => (now, Fact::StoreRead(read)),
-                Err(read) => return Fact::StoreRead(read),
+                Err(_sorted) => return Fact::StoreRead(read),
             },
         };
         self.stores.insert(path, now);

@@ -217,16 +217,22 @@ impl Events {
         for (key, seen) in mem::take(&mut self.findings) {
             let latest = engine.finding(&key).filter(|it| it.confirmed_at.is_some()).map(FindingSeen::of);
             let FindingSeen { kind, severity, pod, since, count } = latest.unwrap_or(seen);
+            let own = pod.and_then(|id| pods.get_mut(&id));
+            // Leaks may have joined one from before the recording.
+            let earlier = self.earlier_counts.get(&key).copied();
+            let is_older = earlier.is_none() && since < self.began;
+            let new = if is_older { 0 } else { count.saturating_sub(earlier.unwrap_or_default()) };
+            let is_open = engine.finding(&key).is_some_and(|it| it.stage == Stage::Confirmed);
+            if own.is_none() && new == 0 && !is_open {
+                // It is from before the recording, and over.
+                continue;
+            }
             let row = findings.entry(kind).or_insert(Found { count: 0, others: 0, worst: severity });
             row.worst = row.worst.max(severity);
-            if let Some(pod) = pod.and_then(|id| pods.get_mut(&id)) {
+            if let Some(pod) = own {
                 *pod.findings.entry(kind).or_default() += 1;
                 row.count += 1;
             } else {
-                // Leaks may have joined one from before the recording.
-                let earlier = self.earlier_counts.get(&key).copied();
-                let is_older = earlier.is_none() && since < self.began;
-                let new = if is_older { 0 } else { count.saturating_sub(earlier.unwrap_or_default()) };
                 row.count += new;
                 row.others += new;
             }

@@ -47,6 +47,9 @@ const MAX_PER_READ: usize = 256;
 /// bytes for each.
 const MAX_DATAGRAMS: usize = 2 * ROOM / 512;
 
+/// Of a namespace with more addresses it is not said which ones it has: not all of them may have been read.
+const MAX_LISTED: usize = 256;
+
 /// How long to wait after an overrun, so that the flood that caused it is mostly over; also the shortest time
 /// between two resyncs.
 const RESYNC_AFTER: Duration = Duration::from_millis(500);
@@ -305,10 +308,13 @@ impl Watch {
                 self.out.push(Observation { at, origin: Origin::Listed, fact });
             }
         }
-        if let Some(life) = self.lives.get_mut(nsid) {
+        if let Some(life) = self.lives.get_mut(nsid)
+            && found.len() <= MAX_LISTED
+        {
             let present = found.values().map(|it| it.subnet.address).collect();
             let fact = Fact::AddressesListed { netns: life.netns, present };
-            self.out.push(Observation { at, origin: Origin::Listed, fact });
+            // Notifications that are read after this have this time, too. They may be newer than the list.
+            self.out.push(Observation { at: self.read_up_to, origin: Origin::Listed, fact });
         }
         Ok(())
     }

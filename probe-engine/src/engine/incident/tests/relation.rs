@@ -112,6 +112,15 @@ fn leads(cause: &Finding, effect: &Finding) -> bool {
     place.causes.iter().any(|it| it.finding.key == cause.key)
 }
 
+/// The finding of slow calls names another call by now, which began later.
+#[test]
+fn a_cause_that_names_a_later_call_is_still_the_cause() {
+    let effect = failing(CniCommand::Add, None, &["a"], 30);
+    let cause = slow("ADD", true, "x", 200);
+    assert!(!leads(&cause, &effect));
+    assert!(leads(&Finding { opened_at: at(16), ..cause }, &effect));
+}
+
 /// Each relation joins its two findings, but not similar ones: findings of the same kinds whose effect shows
 /// another cause.
 #[test]

@@ -15,9 +15,6 @@ use crate::{
     model::{change::ChangeKind, fact, id::NetnsKey},
 };
 
-/// `IFA_F_PERMANENT`: the address has no lifetime.
-const PERMANENT: u32 = 0x80;
-
 /// Adds an address that a hook or netlink reports.
 pub(crate) fn added(world: &mut World, ctx: EventContext, it: fact::Address) {
     prove_by_plugin(world, ctx, &it);
@@ -51,7 +48,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     }
     lease::back(world, ctx, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
-    if world.netns.get(life).is_some_and(|row| row.has(it.address.address)) {
+    if world.netns.knows_better(life, &it) {
         return;
     }
     // The next listing finds again what found no room.
@@ -67,7 +64,7 @@ pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
 
 /// Removes the addresses that are no longer in a namespace: nobody heard when they went.
 pub(crate) fn listed(world: &mut World, ctx: EventContext, netns: NetnsKey, present: &[IpAddr]) {
-    let Some(row) = world.netns.lives(netns.inode).next_back().filter(|row| row.is_live()) else { return };
+    let Some(row) = world.netns.of(netns).filter(|row| row.is_live()) else { return };
     let gone = row.addresses.iter().filter(|kept| !present.contains(&kept.address.address));
     let gone: Vec<_> = gone.map(|kept| kept.unheard(netns)).collect();
     for it in gone {
@@ -99,7 +96,7 @@ pub(crate) fn removed(world: &mut World, ctx: EventContext, it: &fact::Address) 
 /// Returns who removed an address from a pod that is not being stopped. An address of IPv6 may run out by
 /// itself. A runtime such as gVisor takes the addresses over before the first container runs.
 fn lost_by_pod(world: &World, ctx: EventContext, life: u64, it: &fact::Address) -> Option<Removed> {
-    if it.address.address.is_ipv6() && it.flags & PERMANENT == 0 {
+    if it.address.address.is_ipv6() && it.flags & lease::PERMANENT == 0 {
         return None;
     }
     let sandbox = world.sandboxes.get(world.netns.get(life)?.sandbox.as_ref()?)?;
@@ -126,9 +123,9 @@ fn is_same(kept: &Address, it: &fact::Address) -> bool {
     kept.address == it.address && kept.is_on(it)
 }
 
-/// Whether it is the same address, which a listing of files may have given another prefix or interface.
+/// Whether it is the same address, to which a listing of files may have given another prefix or interface.
 fn is_same_guess(kept: &Address, it: &fact::Address) -> bool {
-    kept.address.address == it.address.address
+    kept.address.address == it.address.address && kept.ifindex == 0
 }
 
 /// Returns the namespace of an address that was never reported. Only a namespace that existed before the

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, net::IpAddr, time::Duration};
 use crate::{
     engine::world::{EventContext, World, table::attachment::lease::Removed},
     model::{
-        fact::{self, StoreRead},
+        fact::{self, Origin, StoreRead},
         id::ContainerId,
         time::Timestamp,
     },
@@ -29,6 +29,9 @@ const TEMPORARY: u32 = 1;
 /// begins to watch a namespace some time after it was made, and an agent may be stopped meanwhile.
 const HEARD_LATE: Duration = Duration::from_secs(30);
 
+/// `IFA_F_PERMANENT`: the address has no lifetime.
+pub(super) const PERMANENT: u32 = 0x80;
+
 /// `RT_SCOPE_UNIVERSE`.
 const GLOBAL: u8 = 0;
 
@@ -44,9 +47,15 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     let address = it.address.address;
     let known = row.leases.iter().any(|lease| lease.address == address);
     let mut adding = row.plugins.iter().find(|plugin| plugin.add.is_open());
-    if adding.is_none() && !row.leases.iter().any(|lease| lease.address.is_ipv4() == address.is_ipv4()) {
+    // A hook is never late, and IPv6 configures addresses with a lifetime by itself.
+    let may_be_late = ctx.origin != Origin::Kernel && (address.is_ipv4() || it.flags & PERMANENT != 0);
+    let has_none = !row.leases.iter().any(|lease| lease.address.is_ipv4() == address.is_ipv4());
+    if adding.is_none() && may_be_late && has_none {
         let mut plugins = row.plugins.iter();
-        adding = plugins.find(|it| it.add.succeeded > 0 && ctx.at < it.add.last_at + HEARD_LATE);
+        adding = plugins.find(|it| {
+            let ended = it.add.last_at;
+            it.add.succeeded > 0 && ended <= ctx.at && ctx.at < ended + HEARD_LATE
+        });
     }
     let adding = adding.map(|plugin| plugin.name.clone());
     if known || adding.is_some() {
@@ -98,8 +107,8 @@ fn left_kernel(world: &mut World, life: u64, address: Option<IpAddr>, removed: O
         let removed = if row.is_busy() { None } else { removed };
         for lease in &mut row.leases {
             let is_it = address.is_none_or(|address| lease.address == address);
-            let was_here = lease.kernel == Some(life) || lease.kernel.is_none() && removed.is_some();
-            if is_it && was_here {
+            let is_unknown = lease.kernel.is_none() && lease.removed.is_none() && removed.is_some();
+            if is_it && (lease.kernel == Some(life) || is_unknown) {
                 lease.kernel = None;
                 lease.removed = removed.cloned().map(Box::new);
             }

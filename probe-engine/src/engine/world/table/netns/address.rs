@@ -38,6 +38,25 @@ impl Table {
         row.addresses.push(address);
         Kept::Now
     }
+
+    /// Whether the namespace is known to have this address, which a listing found. The copy is corrected if
+    /// it was only a guess of files.
+    pub(in crate::engine::world) fn knows_better(&mut self, life: u64, it: &fact::Address) -> bool {
+        let Some(row) = self.rows.get_mut(&life) else { return true };
+        let known = row.addresses.iter_mut().filter(|kept| kept.address.address == it.address.address);
+        let mut is_known = false;
+        for kept in known {
+            is_known = true;
+            if kept.is_on(it) {
+                kept.flags = it.flags;
+            }
+            if kept.ifindex == 0 && it.ifindex != 0 {
+                (kept.address, kept.ifindex, kept.flags) = (it.address, it.ifindex, it.flags);
+                kept.ifname.clone_from(&it.ifname);
+            }
+        }
+        is_known
+    }
 }
 
 impl Address {
