@@ -31,6 +31,9 @@ use crate::{
 /// A finding names this many addresses.
 pub(super) const FIRST: usize = 16;
 
+/// A plugin has written into its new file within this time.
+const WRITTEN: Duration = Duration::from_secs(1);
+
 pub(super) fn detect(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for (path, (read_at, read)) in &ctx.world.records.stores {
         if !read.store.kind.is_directory() || ctx.abandoned.contains_key(path) {
@@ -77,11 +80,15 @@ fn detection(ctx: &DetectContext<'_>, key: Key, read_at: Timestamp, read: &IpamS
     Some(Detection::keyed(key, kind, Severity::Warning, first.since, verdict))
 }
 
-/// Judges an address. It is confirmed only if the store was read at the end of the grace period or later.
+/// Judges an address. It is confirmed only if the store was read at the end of the grace period or later. A
+/// file that was just made when the store was read may have been written since.
 fn judged(ctx: &DetectContext<'_>, read_at: Timestamp, it: &Reservation) -> Ownerless {
     let mut verdict = ctx.after_cleanup(it.since, ctx.limits.leak_grace);
     let ready = ctx.up.map(|up| ctx.awake(it.since).max(up) + ctx.limits.leak_grace);
     if verdict == Verdict::Confirmed && ready > Some(read_at) {
+        verdict = Verdict::Unverified;
+    }
+    if matches!(verdict, Verdict::Candidate { .. }) && read_at < it.since + WRITTEN {
         verdict = Verdict::Unverified;
     }
     Ownerless { address: it.address, since: it.since, verdict }

@@ -86,6 +86,18 @@ fn one_finding_grows_with_each_file_that_is_as_old() {
     assert!(lines.ends_with(&format!("540100 finding.closed {KEY} Agent")), "{lines}");
 }
 
+/// The plugin writes into the file right after the store was read, and the next reading is late.
+#[test]
+fn a_file_that_was_being_written_is_looked_at_again_first() {
+    let mut story = node();
+    read(&mut story, 5 * SECOND + 10, StoreKind::HostLocal, &[(8, 5 * SECOND)], true);
+    let (lines, _) = told(&story, 80 * SECOND);
+    assert_eq!(lines, "");
+    read(&mut story, 90 * SECOND, StoreKind::HostLocal, &[(8, 5 * SECOND)], true);
+    let (lines, _) = told(&story, 95 * SECOND);
+    assert!(lines.contains("opened"), "{lines}");
+}
+
 #[test]
 fn a_store_that_cannot_be_read_opens_and_closes_nothing() {
     let mut story = node();
