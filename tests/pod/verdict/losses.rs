@@ -40,7 +40,7 @@ fn each_leak_is_found_with_its_cause() -> Result<()> {
         ("blind", "leaked_address/del_blind"),
         // The runtime called DEL after the failed ADD. That DEL succeeded, and found no address in the
         // namespace.
-        ("reserved", "leaked_address/stale_record"),
+        ("reserved", "leaked_address/del_hollow"),
         ("killed", "teardown_out_of_order/pause_killed"),
         ("starved", "teardown_out_of_order/pause_out_of_memory"),
     ];

@@ -94,7 +94,8 @@ impl Explain for LeakedAddress {
             }
             Cause::DelHollow => {
                 "The plugin was called with DEL for the sandbox and reported success, but the IPAM's record of the address \
-                 is still there. So the plugin did not free it: it did not call its IPAM plugin, or ignored that this failed."
+                 is still there. So the plugin did not free it: it looked for the address in the namespace and did not find \
+                 it, it did not call its IPAM plugin, or it ignored that this failed."
             }
             Cause::StaleRecord => {
                 "The IPAM store names a sandbox that no runtime has on record. sandprobe did not see how that came \
