@@ -47,7 +47,7 @@ const MAX_PER_READ: usize = 256;
 /// bytes for each.
 const MAX_DATAGRAMS: usize = 2 * ROOM / 512;
 
-/// Of a namespace with more addresses it is not said which ones it has: not all of them may have been read.
+/// A namespace with more addresses is not listed as a whole: not all of its addresses may have been read.
 const MAX_LISTED: usize = 256;
 
 /// How long to wait after an overrun, so that the flood that caused it is mostly over; also the shortest time
