@@ -71,10 +71,9 @@ fn lost_to(who: Who) -> LostNetwork {
     story.at(5_000).unaddress(who, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
     let mut engine = Engine::new(Settings::default());
     feed(&mut engine, &story.facts, ms(0));
-    let found = engine.findings().find_map(|it| match &it.kind {
-        Kind::LostNetwork(lost) => Some(lost.clone()),
-        _ => None,
-    });
+    let found = engine
+        .findings()
+        .find_map(|it| if let Kind::LostNetwork(lost) = &it.kind { Some(lost.clone()) } else { None });
     found.expect("a finding")
 }
 
