@@ -79,7 +79,7 @@ fn lost_to(who: Who) -> LostNetwork {
 
 #[test]
 fn a_container_that_removes_its_own_address_is_named() {
-    let it = lost_to(VPN);
+    let it: LostNetwork = lost_to(VPN);
     assert_eq!(it.by_pod, Some(true));
     assert!(it.summary().ends_with("openvpn[901] in the pod removed it"), "{}", it.summary());
     assert!(it.cause().starts_with("A program in a container"));
