@@ -10,7 +10,7 @@ use super::{
 use crate::{
     engine::{Engine, Settings},
     model::{
-        fact::{CacheFound, Fact, List, Loss, Origin},
+        fact::{Address, CacheFound, Fact, List, Loss, Origin},
         finding::{Explain as _, Kind, LostNetwork},
         id::{NetnsKey, Subnet},
     },
@@ -208,6 +208,16 @@ fn a_listing_that_guesses_the_prefix_hides_no_loss() {
     story.at(5_000).unaddress(MANAGER, POD_NETNS, ADDRESS, "eth0").until(20_000).moment();
     assert!(has(&mut story, CONFIRMED));
     assert!(!has(&mut story, "10.88.0.5/32"), "it is no new address");
+}
+
+/// The address is moved, and the agent begins between its new copy and the end of the old one.
+#[test]
+fn a_copy_on_another_interface_that_a_listing_finds_keeps_the_address() {
+    let mut story = running();
+    let moved = story::address(NOBODY, POD_NETNS, ADDRESS, "k6t-eth0");
+    story.at(3_000).listed(Fact::AddressFound(Address { ifindex: 3, ..moved }));
+    story.at(5_000).unaddress(NOBODY, POD_NETNS, ADDRESS, "eth0").until(60_000).moment();
+    assert!(!has(&mut story, OPENED));
 }
 
 /// The listing read the address before it was removed, and is reported after that.

@@ -40,13 +40,13 @@ impl Table {
     }
 
     /// Whether the namespace is known to have this address, which a listing found. The copy is corrected if
-    /// it was only a guess of files.
+    /// it was only a guess of files. A copy on another interface, which netlink knows, is a copy of its own.
     pub(in crate::engine::world) fn knows_better(&mut self, life: u64, it: &fact::Address) -> bool {
         let Some(row) = self.rows.get_mut(&life) else { return true };
         let known = row.addresses.iter_mut().filter(|kept| kept.address.address == it.address.address);
         let mut is_known = false;
         for kept in known {
-            is_known = true;
+            is_known |= kept.is_on(it) || kept.ifindex == 0 || it.ifindex == 0;
             if kept.is_on(it) {
                 kept.flags = it.flags;
             }
