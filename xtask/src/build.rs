@@ -24,7 +24,7 @@ pub(crate) fn release_flags() -> Vec<String> {
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build the program that `run` and the tests start, which is larger and slower, in half the time
+    /// Build the program that `run` and the tests start, which is larger and slower, in a third of the time
     #[arg(long)]
     quick: bool,
     /// Build for this target instead of this machine's own with musl
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 pub(crate) enum Profile {
     /// Small and fast: what is released and measured.
     Release,
-    /// Built in half the time: for those who try the agent or test a change.
+    /// Built in a third of the time: for those who try the agent or test a change.
     Quick,
 }
 

@@ -120,8 +120,9 @@ fn as_root(report: &mut Report, depth: &Depth, checks: &mut Vec<Step>) {
     }
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs, with the checks beside them.
-fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
+/// Tests this machine's kernel, and the kernels of the VMs, with the checks and the compilation of all other
+/// tests beside them.
+fn machines(tier: &mut Tier, depth: &Depth, mut checks: Vec<Step>) {
     let is_root = native::is_root(tier);
     if depth.soak {
         // Nothing runs at the same time.
@@ -130,8 +131,10 @@ fn machines(tier: &mut Tier, depth: &Depth, checks: Vec<Step>) {
         }
         return;
     }
+    checks.extend(tier.attempt("the other tests", fast::compilation));
     let mut here = None;
-    if is_root && let Some((alone, beside)) = tier.attempt("this machine's tests", native::tests) {
+    let tests = || native::tests(depth.full || depth.matrix);
+    if is_root && let Some((alone, beside)) = tier.attempt("this machine's tests", tests) {
         native::demo(tier);
         tier.run(alone);
         here = Some(beside);

@@ -3,7 +3,8 @@
 use super::plain_tests;
 use super::report::Tier;
 use super::step::Step;
-use crate::{bench, tool, workspace};
+use crate::{bench, program, tool, workspace};
+use anyhow::Result;
 use std::process::Command;
 use std::time::Duration;
 
@@ -37,6 +38,12 @@ pub(super) fn checks() -> Vec<Step> {
         is_serial: false,
     });
     steps.collect()
+}
+
+/// Returns the step that compiles all plain tests.
+pub(super) fn compilation() -> Result<Step> {
+    let command = program::plain_tests(&["--no-run"])?;
+    Ok(Step { name: "compilation of the tests".to_owned(), command, limit: LIMIT, runners: 0, is_serial: false })
 }
 
 /// Runs those of the [`checks`] that have not run yet, and the tests.

@@ -16,6 +16,9 @@ const NEED_A_VM: [&str; 3] = ["reboot::", "recovery::", "unit::"];
 const TIMED: [&[&str]; program::TESTS.len()] = [&["serve::"], &["phase::", "pull::"]];
 /// Tests of growth. In a run this short they would show no more than other tests do.
 const LONG: &str = "flat::";
+/// Tests that wait for minutes until a limit of the agent is over: only with `--full`.
+const WAITING: [&str; 4] =
+    ["belief::hang::", "restart::restarts_of", "verdict::failing::a_runtime", "verdict::unready::"];
 
 /// Reports whether the next steps can become root.
 pub(super) fn is_root(tier: &mut Tier) -> bool {
@@ -36,16 +39,17 @@ pub(super) fn soak() -> Result<Step> {
     step("this machine", &programs, &[(super::SOAK_VARIABLE, "1".to_owned())], super::SOAK_LIMIT)
 }
 
-/// Returns the tests that must run alone on the machine, and the others.
-pub(super) fn tests() -> Result<(Step, Step)> {
-    let (timed, rest) = programs();
+/// Returns the tests that must run alone on the machine, and the others, with those that wait if it is to be
+/// a full run.
+pub(super) fn tests(is_full: bool) -> Result<(Step, Step)> {
+    let (timed, rest) = programs(if is_full { &[] } else { &WAITING });
     Ok((step("this machine: alone", &timed, &[], LIMIT)?, step("this machine", &rest, &[], LIMIT)?))
 }
 
-fn programs() -> (Vec<String>, Vec<String>) {
+fn programs(left_out: &[&str]) -> (Vec<String>, Vec<String>) {
     let all = program::TESTS.into_iter().zip(TIMED);
     all.map(|(program, timed)| {
-        let not_here = skips(&NEED_A_VM) + &skips(&[LONG]) + &skips(timed);
+        let not_here = skips(&NEED_A_VM) + &skips(&[LONG]) + &skips(timed) + &skips(left_out);
         (format!("{program} {}", timed.join(" ")), format!("{program}{not_here}"))
     })
     .unzip()
@@ -54,7 +58,7 @@ fn programs() -> (Vec<String>, Vec<String>) {
 /// Returns each program with the words that choose its tests.
 #[cfg(test)]
 pub(super) fn lines() -> Vec<String> {
-    let (timed, rest) = programs();
+    let (timed, rest) = programs(&WAITING);
     timed.into_iter().chain(rest).collect()
 }
 
