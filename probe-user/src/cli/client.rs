@@ -54,16 +54,27 @@ pub(in crate::cli) struct AgentArgs {
 pub(in crate::cli) enum Unanswered {
     /// Nobody listens. There is a reason to report only if the socket was given.
     Nobody(Option<String>),
-    /// An agent listens, but cannot be asked.
+    /// An agent listens, but has not answered in time.
+    Late(String),
+    /// An agent has answered with an error, or cannot be asked.
     Silent(String),
 }
+
+/// The agent on this socket has not answered in time.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the agent on {0} has not answered within {timeout} s: it may be stopped or hang; look at the state of its process \
+     (ps -C sandprobe -o pid,stat,args) and at its log",
+    timeout = TIMEOUT.as_secs()
+)]
+struct Late(String);
 
 impl Unanswered {
     /// Returns the reason, if it is to be reported.
     pub(in crate::cli) fn why(self) -> Option<String> {
         match self {
             Self::Nobody(why) => why,
-            Self::Silent(why) => Some(why),
+            Self::Late(why) | Self::Silent(why) => Some(why),
         }
     }
 }
@@ -87,7 +98,10 @@ impl AgentArgs {
                 let is_given = self.socket.is_some() && self.socket().is_some();
                 Err(Unanswered::Nobody(is_given.then(|| self.nobody())))
             }
-            Err(error) => Err(Unanswered::Silent(format!("{error:#}"))),
+            Err(error) => {
+                let why = format!("{error:#}");
+                Err(if error.is::<Late>() { Unanswered::Late(why) } else { Unanswered::Silent(why) })
+            }
         }
     }
 
@@ -140,11 +154,7 @@ impl AgentArgs {
             Ok(answer) => answer,
             Err(error) if is_nobody(&error) => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                return Err(anyhow!(
-                    "the agent on {whom} has not answered within {} s: it may be stopped or hang; look at the state of \
-                     its process (ps -C sandprobe -o pid,stat,args) and at its log",
-                    TIMEOUT.as_secs()
-                ));
+                return Err(Late(whom.to_string()).into());
             }
             Err(error) => return Err(error).with_context(|| format!("cannot ask the agent on {whom}")),
         };

@@ -102,7 +102,7 @@ impl SnapshotArgs {
         let bytes = match self.agent.ask_or_why(STATE) {
             Ok(bytes) => bytes,
             Err(Unanswered::Nobody(why)) => return Ok(AgentAnswer::Nobody(why)),
-            Err(Unanswered::Silent(why)) => return Ok(AgentAnswer::Silent(why)),
+            Err(Unanswered::Late(why) | Unanswered::Silent(why)) => return Ok(AgentAnswer::Silent(why)),
         };
         let caveats = self.agent_caveats();
         let snapshot = AgentSnapshot::answered(&self.agent, &bytes)?;

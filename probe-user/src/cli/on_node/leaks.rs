@@ -94,15 +94,17 @@ impl Leaks {
     }
 
     /// Returns the keys of the findings that the agent of this node has confirmed, and whether an agent
-    /// answered.
+    /// answers.
     fn confirmed(&self) -> (BTreeSet<String>, bool) {
         let answer = match self.agent.ask_or_why(FINDINGS) {
             Ok(answer) => answer,
             Err(why) => {
+                // Nobody waits twice for an agent that hangs.
+                let has_agent = matches!(why, Unanswered::Silent(_));
                 if let Some(why) = why.why() {
-                    say(&format!("nothing is known from an agent: {why}"));
+                    say(&format!("nothing is known of the agent's findings: {why}"));
                 }
-                return (BTreeSet::new(), false);
+                return (BTreeSet::new(), has_agent);
             }
         };
         let confirmed = agent::confirmed(&answer).unwrap_or_else(|error| {
