@@ -257,6 +257,11 @@ impl Engine {
         self.world.beliefs.runtimes().map(|row| row.socket.as_str())
     }
 
+    /// Returns the IPAM stores that were read last.
+    pub fn stores(&self) -> impl Iterator<Item = &Store> {
+        self.world.records.stores.values().map(|(_, read)| &read.store)
+    }
+
     /// Returns the stores that are asked about single addresses.
     pub fn asked(&self) -> impl Iterator<Item = &Store> {
         let records = &self.world.records;

@@ -3,8 +3,8 @@
 //!
 //! Netlink's notifications are put among the records by their time, though no watermark covers them: they
 //! hold nothing back, and wait for the watermark a moment at most. Addresses that a listing found while
-//! records wait are put among them too: the watch of a new namespace begins with a listing, and the records
-//! of the call that added the address may be waiting.
+//! records wait are put among them too, and the end of that listing: the watch of a new namespace begins with
+//! a listing, and the records of the call that added the address may be waiting.
 //!
 //! **Invariant:** nothing else of a listing is held, because it was true when it was read.
 
@@ -14,7 +14,7 @@ use std::{
 };
 
 use crate::model::{
-    fact::{Fact, Observation, Origin, SIGKILL},
+    fact::{Fact, List, Observation, Origin, SIGKILL},
     time::Timestamp,
 };
 
@@ -235,14 +235,22 @@ enum Source {
 
 fn source(seen: &Observation) -> Source {
     let source = match seen.origin {
-        Origin::Listed if matches!(seen.fact, Fact::AddressFound(_) | Fact::AddressesListed { .. }) => {
-            return Source::Found;
-        }
+        Origin::Listed if is_of_addresses(&seen.fact) => return Source::Found,
         Origin::Kernel | Origin::Delegated => Source::Ring,
         Origin::Netlink => Source::Notification,
         Origin::Listed | Origin::Cri | Origin::Agent => Source::Listing,
     };
     if happened(&seen.fact) { source } else { Source::Listing }
+}
+
+/// Whether the fact is what a listing of addresses found, or its end, which must not overtake what it found.
+fn is_of_addresses(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::AddressFound(_)
+            | Fact::AddressesListed { .. }
+            | Fact::ListEnded { list: List::Addresses, .. }
+    )
 }
 
 /// Returns whether the fact is an event, not a state that a listing found.
@@ -366,6 +374,24 @@ mod tests {
         let listing =
             Observation { at: Timestamp(9), origin: Origin::Listed, fact: Fact::ListBegun(List::Pods) };
         assert!(matches!(timeline.place(listing), Placed::Now { late: false, .. }));
+    }
+
+    /// It would end a doubt before the address that is back is known.
+    #[test]
+    fn the_end_of_a_listing_of_addresses_does_not_overtake_what_it_found() {
+        let mut timeline = Timeline::default();
+        timeline.place(freed(8, 7));
+        let listed = |at, fact| Observation { at: Timestamp(at), origin: Origin::Listed, fact };
+        let ended = |list| listed(10, Fact::ListEnded { list, complete: true });
+        let netns = NetnsKey::new(7, 0);
+        let found = listed(9, Fact::AddressesListed { netns, present: Vec::new() });
+        assert!(matches!(timeline.place(found), Placed::Kept));
+        assert!(matches!(timeline.place(ended(List::Addresses)), Placed::Kept));
+        assert!(matches!(timeline.place(ended(List::Pods)), Placed::Now { .. }));
+        timeline.pass(Timestamp(8));
+        assert_eq!(due(&mut timeline), [8], "no watermark has passed them");
+        let enough = timeline.deadline().expect("they wait");
+        assert_eq!(timeline.pop(enough).map(|seen| seen.at.0), Some(9));
     }
 
     #[test]

@@ -15,8 +15,9 @@ mod supervisor;
 mod unreadable;
 
 use std::{
+    collections::BTreeSet,
     io,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     thread::{self, JoinHandle},
 };
 
@@ -25,7 +26,7 @@ use tokio::runtime;
 pub(crate) use self::supervisor::ReadProgress;
 use self::supervisor::{Limits, Supervisor};
 use super::{
-    backfill::store::Declared,
+    backfill::store::{Declared, Elsewhere},
     cri::follow::Finder,
     host::HostRoot,
     node::cgroup::{Hierarchy, Layout},
@@ -44,6 +45,8 @@ pub(crate) struct Files {
     pub(crate) layout: Layout,
     /// The stores that the agent's configuration names.
     pub(crate) stores: Vec<Declared>,
+    /// The stores of host-local that are not in a usual place, as the last reader knew them.
+    pub(crate) elsewhere: Mutex<BTreeSet<Elsewhere>>,
     /// Receives the number of files that could not be read.
     pub(crate) unreadable: Arc<AtomicU64>,
     /// Receives the progress of reading.
@@ -115,6 +118,7 @@ mod tests {
             hierarchy,
             layout,
             stores,
+            elsewhere: Mutex::default(),
             unreadable,
             reading: Arc::default(),
             records_first,

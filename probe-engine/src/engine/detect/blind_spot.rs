@@ -187,8 +187,7 @@ fn unread_since(ctx: &DetectContext<'_>) -> Option<(Timestamp, Timestamp, Timest
 fn signals(ctx: &DetectContext<'_>, found: &mut Vec<Detection>) {
     for row in ctx.world.coverage.attached.values().filter(|row| row.mechanism.is_none()) {
         let spot = BlindSpot::of(Blind::Signal { signal: row.signal });
-        // No kind needs a signal that only gives a number (cgroups removed and not yet released) or a time
-        // (of listening).
+        // No kind needs the signals `CgroupReleased` and `Listening`.
         if !spot.weaker.is_empty() {
             let severity = if row.signal == Signal::Exec { Severity::Warning } else { Severity::Info };
             let word = row.signal.into_str().replace(' ', "_");

@@ -8,7 +8,7 @@
 //! other addresses of the pod, such as virtual IPs; addresses of IPv6 with a lifetime; a sandbox about which
 //! records are missing by then, since the DEL may be among them.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use super::{DetectContext, Detection, Verdict, index::Subjects, rule::Rule};
 use crate::{
@@ -70,7 +70,9 @@ fn judged(ctx: &DetectContext<'_>, sandbox: &Sandbox, row: &Attachment) -> Optio
         return None;
     }
     let settled = ctx.awake(first.at) + SETTLE;
-    let verdict = if ctx.world.lists.is_in_doubt_since(List::Addresses, first.at) {
+    let netns = sandbox.network.netns.and_then(|life| ctx.world.netns.get(life));
+    let known_at = netns.and_then(|netns| netns.relisted_at).max(Some(first.at));
+    let verdict = if ctx.world.lists.in_doubt_until(List::Addresses) > known_at {
         // The record that the address is back may be among those that were lost.
         Verdict::Watched { until: Some(ctx.now + SETTLE) }
     } else if ctx.now < settled {
@@ -106,12 +108,14 @@ impl Explain for LostNetwork {
     fn summary(&self) -> String {
         let ifname = escaped(&self.ifname);
         let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
-        let mut text = format!("the pod is there without {}, which {ifname} lost", addresses.join(" and "));
-        if let Some(by) = self.program() {
-            let inside = if self.by_pod == Some(true) { " in the pod" } else { "" };
-            _ = write!(text, ": {}[{}]{inside} removed it", escaped(&by.comm), by.key.pid);
-        }
-        text
+        let them = if addresses.len() == 1 { "it" } else { "them" };
+        let addresses = addresses.join(" and ");
+        let Some(by) = self.program() else {
+            return format!("the pod runs without {addresses}: {ifname} lost {them}");
+        };
+        let inside = if self.by_pod == Some(true) { " in the pod" } else { "" };
+        let (comm, pid) = (escaped(&by.comm), by.key.pid);
+        format!("the pod runs without {addresses}: {comm}[{pid}]{inside} removed {them} from {ifname}")
     }
 
     fn cause(&self) -> &'static str {
@@ -135,7 +139,7 @@ impl Explain for LostNetwork {
 
     fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
         let mut all =
-            lines(&["# Leave it if a virtual machine runs in the pod and has taken the address over."]);
+            lines(&["# Change nothing if a virtual machine in the pod has taken over the address."]);
         if let Some(by) = self.program() {
             all.push(format!(
                 "# Keep {} from doing it again. If it still runs, or what started it:",

@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     engine::world::{
+        netns_path::plain,
         lookup,
         table::{
             attachment::{Attachment, Outcome, Plugin},
@@ -397,17 +398,20 @@ impl Explain for StuckStop {
                 all
             }
             (StopStep::Unmount, _) => {
-                let Some(mount) = self.mount.as_deref().and_then(quoted) else {
+                // The kernel's tables of mounts have no `/var/run`, which is a link.
+                let path = self.mount.as_deref().map(plain);
+                let Some(mount) = path.as_deref().and_then(quoted) else {
                     return lines(&[UNPRINTABLE]);
                 };
                 let mut all = Vec::new();
-                let folder = self.mount.as_deref().and_then(|path| Path::new(path).parent()?.to_str());
-                if let Some(folder) = folder.and_then(|path| quoted(&format!(" {path} "))) {
+                let folder = path.as_deref().and_then(|path| Path::new(path).parent()?.to_str());
+                if let Some(folder) = folder.filter(|path| !path.contains(['"', '\\'])) {
                     all = lines(&[
                         "# Whether the folder is mounted over itself, as by the first `ip netns add`. If / is not shared (no `shared:` in",
-                        "# its line), the runtime unmounts only the upper one of two, and files from before stay until the node restarts:",
+                        "# its line), two mounts lie over each other, and the runtime unmounts only the upper one. Files from before stay",
+                        "# until the node restarts:",
                     ]);
-                    all.push(format!("grep -F -e {folder} -e ' / / ' /proc/1/mountinfo"));
+                    all.push(format!("awk '$5 == \"/\" || $5 == \"{folder}\"' /proc/1/mountinfo"));
                 }
                 all.push("# Otherwise, these processes have the file mounted:".to_owned());
                 all.push(format!("grep -lF -- {mount} /proc/[0-9]*/mountinfo"));

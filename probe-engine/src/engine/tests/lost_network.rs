@@ -81,7 +81,7 @@ fn lost_to(who: Who) -> LostNetwork {
 fn a_container_that_removes_its_own_address_is_named() {
     let it: LostNetwork = lost_to(VPN);
     assert_eq!(it.by_pod, Some(true));
-    assert!(it.summary().ends_with("openvpn[901] in the pod removed it"), "{}", it.summary());
+    assert!(it.summary().ends_with("openvpn[901] in the pod removed it from eth0"), "{}", it.summary());
     assert!(it.cause().starts_with("A program in a container"));
     let repair = it.repair(&[id('a')], &["/run/x.sock".to_owned()]);
     let stop = format!("crictl --runtime-endpoint 'unix:///run/x.sock' stopp {}", id('a'));
@@ -92,7 +92,7 @@ fn a_container_that_removes_its_own_address_is_named() {
 fn who_removed_an_address_is_told_as_far_as_it_was_seen() {
     let by_node = lost_to(MANAGER);
     assert_eq!(by_node.by_pod, Some(false));
-    assert!(by_node.summary().ends_with("NetworkManager[900] removed it"), "{}", by_node.summary());
+    assert!(by_node.summary().ends_with("NetworkManager[900] removed it from eth0"), "{}", by_node.summary());
     let by_kernel = lost_to(Who::new(902, 2, "kworker/0:1"));
     assert!(by_kernel.cause().starts_with("The kernel itself"), "{}", by_kernel.cause());
     assert!(!by_kernel.summary().contains("kworker"), "{}", by_kernel.summary());
@@ -130,13 +130,14 @@ fn an_address_is_lost_with_its_last_copy() {
 fn an_address_that_is_heard_late_is_that_of_the_add() {
     for (heard_at, is_lost) in [(20_000, true), (31_000, false)] {
         let mut story = Story::new();
+        // A virtual IP of the pod, which a listing in the order of addresses has first.
+        let ip = "10.88.0.3/24";
         late(&mut story, |story| {
-            story.at(heard_at).listed(Fact::AddressFound(story::address(NOBODY, POD_NETNS, ADDRESS, "eth0")));
-            // A virtual IP of the pod.
-            let own = story::address(NOBODY, POD_NETNS, "10.88.0.99/24", "eth0");
-            story.listed(Fact::AddressFound(own));
+            let secondary = Address { flags: 1, ..story::address(NOBODY, POD_NETNS, ip, "eth0") };
+            story.at(heard_at).listed(Fact::AddressFound(secondary));
+            story.listed(Fact::AddressFound(story::address(NOBODY, POD_NETNS, ADDRESS, "eth0")));
         });
-        story.at(40_000).unaddress(NOBODY, POD_NETNS, "10.88.0.99/24", "eth0").until(60_000).moment();
+        story.at(40_000).unaddress(NOBODY, POD_NETNS, ip, "eth0").until(60_000).moment();
         assert!(!has(&mut story, OPENED), "the pod's own one may go");
         story.at(70_000).unaddress(NOBODY, POD_NETNS, ADDRESS, "eth0").until(90_000).moment();
         assert_eq!(has(&mut story, CONFIRMED), is_lost, "heard at {heard_at}");
@@ -252,6 +253,16 @@ fn nothing_is_confirmed_while_addresses_are_in_doubt() {
     let mut story = lost();
     story.list(List::Addresses, true, |_| {}).until(60_000).moment();
     assert!(has(&mut story, CONFIRMED));
+    // No listing of the node is complete while only a file holds some namespace.
+    let mut story = lost();
+    story.list(List::Addresses, false, |story| {
+        story.listed(Fact::AddressFound(story::address(NOBODY, POD_NETNS, "127.0.0.1/8", "lo")));
+    });
+    story.until(60_000).moment();
+    assert!(has(&mut story, CONFIRMED));
+    let mut story = lost();
+    story.list(List::Addresses, false, |_| {}).until(60_000).moment();
+    assert!(!has(&mut story, OPENED), "this namespace was not listed");
 }
 
 /// A network manager takes the new interface before the first container runs, or between two runs.

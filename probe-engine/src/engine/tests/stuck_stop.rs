@@ -334,13 +334,15 @@ fn a_second_mount_of_the_folder_is_looked_for_before_the_processes_that_have_the
         all.retain(|line| line.contains("mountinfo"));
         all
     };
-    assert_eq!(
-        repair(StopStep::Unmount, Some("/run/netns/cni-1")),
-        [
-            "grep -F -e ' /run/netns ' -e ' / / ' /proc/1/mountinfo",
-            "grep -lF -- '/run/netns/cni-1' /proc/[0-9]*/mountinfo"
-        ]
-    );
+    for mount in ["/run/netns/cni-1", "/var/run/netns/cni-1"] {
+        assert_eq!(
+            repair(StopStep::Unmount, Some(mount)),
+            [
+                "awk '$5 == \"/\" || $5 == \"/run/netns\"' /proc/1/mountinfo",
+                "grep -lF -- '/run/netns/cni-1' /proc/[0-9]*/mountinfo"
+            ]
+        );
+    }
     assert_eq!(repair(StopStep::Del, None), [""; 0]);
 }
 

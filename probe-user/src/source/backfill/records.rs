@@ -1,13 +1,13 @@
 //! Reads, again and again, what is only on record: the runtimes' sandboxes, libcni's cache, the network
 //! configurations and the IPAM stores. Files that have not changed since the last reading are not read again.
 
-use std::mem;
+use std::{collections::BTreeSet, mem};
 
 use super::{
     Closed, Node, cni, hand_over,
     network::Configured,
     runtime::{self, daemon::Known},
-    store,
+    store::{self, Elsewhere},
 };
 use crate::{
     model::fact::{CacheFound, Observation, RuntimeSandbox},
@@ -46,6 +46,18 @@ struct Clock {
 }
 
 impl Records {
+    /// Begins with the stores of host-local that an earlier reader knew. No configuration may name them now.
+    pub(crate) fn knowing(elsewhere: BTreeSet<Elsewhere>) -> Self {
+        let mut records = Self::default();
+        records.memory.stores.elsewhere = elsewhere;
+        records
+    }
+
+    /// Returns the stores of host-local that the next reader is to know.
+    pub(crate) fn elsewhere(&self) -> &BTreeSet<Elsewhere> {
+        &self.memory.stores.elsewhere
+    }
+
     /// Lists the records. Runtimes are read first. A sandbox that the runtime had forgotten by then had its
     /// last DEL before, so a reservation that names it when the stores are read is left over. A sandbox that
     /// is created in between is in no runtime's record yet, but its address is young.

@@ -15,6 +15,7 @@ mod reading;
 mod ucloud;
 
 pub use declared::Declared;
+pub(crate) use host_local::{Elsewhere, elsewhere_in};
 
 use std::{collections::BTreeSet, mem, slice};
 
@@ -50,7 +51,7 @@ struct Given<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     host_local: Memo<Reserved>,
-    elsewhere: BTreeSet<host_local::Elsewhere>,
+    pub(super) elsewhere: BTreeSet<Elsewhere>,
     aws_ipamd: Memo<aws_ipamd::Read>,
     azure: azure::Remembered,
     cilium: cilium::Remembered,

@@ -1,6 +1,11 @@
 //! The thread that reads. It does one job after the other, and reports what it finds.
 
-use std::{io, sync::Arc, thread};
+use std::{
+    collections::BTreeSet,
+    io,
+    sync::{Arc, MutexGuard, PoisonError},
+    thread,
+};
 
 use tokio::sync::mpsc;
 
@@ -11,7 +16,7 @@ use crate::{
         fact::{Fact, Observation, Origin, PressureRead, RecordsDiff},
     },
     source::{
-        backfill::{self, Node, Records},
+        backfill::{self, Node, Records, store::Elsewhere},
         files::{
             answer::{Answerer, FailedCall, LogSearch},
             pressure::Gauges,
@@ -107,7 +112,7 @@ impl Read for Files {
         // A reader knows what it reported itself. It repeats what an earlier reader, which hangs now, had
         // reported.
         let mut diff = RecordsDiff::default();
-        let mut records = Records::default();
+        let mut records = Records::knowing(self.elsewhere().clone());
         let mut gauges = Gauges::default();
         while let Some(job) = jobs.blocking_recv() {
             let done = match job {
@@ -118,15 +123,16 @@ impl Read for Files {
                 }
                 Job::Records => {
                     gauges.close(clock::now());
-                    self.pass(&root, &mut |node, send_batch| records.read(node, send_batch), &mut |report| {
-                        match report {
-                            Report::Facts(batch) => {
-                                self.runtimes.iter().for_each(|finder| finder.search(&batch));
-                                send(Report::Facts(diff.reduce(batch)))
-                            }
-                            done @ Report::Done { .. } => send(done),
+                    let mut read = |node: Node<'_>, send_batch: SendBatch<'_>| records.read(node, send_batch);
+                    let done = self.pass(&root, &mut read, &mut |report| match report {
+                        Report::Facts(batch) => {
+                            self.runtimes.iter().for_each(|finder| finder.search(&batch));
+                            send(Report::Facts(diff.reduce(batch)))
                         }
-                    })
+                        done @ Report::Done { .. } => send(done),
+                    });
+                    self.elsewhere().clone_from(records.elsewhere());
+                    done
                 }
                 Job::Questions(asked) => Some(self.answer(&root, &mut answerer, &mut gauges, asked)),
                 Job::Messages(wanted) => Some(messages(&answerer, wanted)),
@@ -139,13 +145,18 @@ impl Read for Files {
     }
 }
 
+/// Takes the lists of a pass one by one.
+type SendBatch<'a> = &'a mut dyn FnMut(Batch) -> Result<(), backfill::Closed>;
+
 /// Lists one part of the node.
-type Pass<'a> = &'a mut dyn FnMut(
-    Node<'_>,
-    &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>,
-) -> Result<Skipped, backfill::Closed>;
+type Pass<'a> = &'a mut dyn FnMut(Node<'_>, SendBatch<'_>) -> Result<Skipped, backfill::Closed>;
 
 impl Files {
+    /// Returns the stores that the next reader is to know.
+    fn elsewhere(&self) -> MutexGuard<'_, BTreeSet<Elsewhere>> {
+        self.elsewhere.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Sends the lists of one pass over the node; `None` if there is no receiver.
     fn pass(&self, root: &HostRoot, pass: Pass<'_>, send: &mut dyn FnMut(Report) -> bool) -> Option<Report> {
         let node = Node {

@@ -27,6 +27,9 @@ pub(super) struct KernelClient {
 /// How often a dump is repeated if the table changed during it.
 const TRIES: usize = 3;
 
+/// Addresses by the index of their interface.
+type Addresses = BTreeMap<(u32, Subnet), Address>;
+
 /// The most addresses that are read: a container can add any number.
 const MAX_ADDRESSES: usize = 4096;
 
@@ -40,7 +43,7 @@ impl KernelClient {
     pub(super) fn may_name(&mut self) -> io::Result<()> {
         match self.converse(&Request::name_nothing(), |_| ()) {
             Err(error) if is(&error, Errno::EPERM) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
+            Ok(_) | Err(_) => Ok(()),
         }
     }
 
@@ -53,7 +56,7 @@ impl KernelClient {
         match self.converse(&Request::name(fd.as_raw_fd().cast_unsigned()), |_| ()) {
             // A veth pair gave it an id meanwhile.
             Err(error) if is(&error, Errno::EEXIST) => {}
-            other => other?,
+            other => _ = other?,
         }
         self.nsid(fd)?.ok_or_else(|| io::Error::other("the kernel gave a namespace no id"))
     }
@@ -72,7 +75,7 @@ impl KernelClient {
     /// Returns whether any namespace has this id.
     pub(super) fn is_named(&mut self, nsid: Nsid) -> io::Result<bool> {
         match self.converse(&Request::is_named(nsid), |_| ()) {
-            Ok(()) => Ok(true),
+            Ok(_steady) => Ok(true),
             Err(error) if is(&error, Errno::ENOENT) => Ok(false),
             Err(error) => Err(error),
         }
@@ -89,9 +92,11 @@ impl KernelClient {
         Ok(found)
     }
 
-    /// Returns the addresses in a namespace, IPv4 and IPv6, by interface; at most `MAX_ADDRESSES`.
-    pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<BTreeMap<(u32, Subnet), Address>> {
-        let mut found = BTreeMap::new();
+    /// Returns the addresses in a namespace, IPv4 and IPv6, by interface, at most `MAX_ADDRESSES`, and whether
+    /// none changed meanwhile.
+    pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<(Addresses, bool)> {
+        let mut found = Addresses::new();
+        let mut is_steady = true;
         for family in FAMILIES {
             let told = self.converse(&Request::addresses(family, nsid), |body| {
                 if let Body::AddressAdded(address) = body
@@ -103,10 +108,10 @@ impl KernelClient {
             match told {
                 // The kernel has no IPv6.
                 Err(error) if is(&error, Errno::EOPNOTSUPP) => {}
-                other => other?,
+                other => is_steady &= other?,
             }
         }
-        Ok(found)
+        Ok((found, is_steady))
     }
 
     /// Returns the name of an interface in another namespace; `None` if either is gone.
@@ -119,21 +124,21 @@ impl KernelClient {
         });
         match told {
             Err(error) if is(&error, Errno::ENODEV) || is(&error, Errno::EINVAL) => Ok(None),
-            other => other.map(|()| found),
+            other => other.map(|_steady| found),
         }
     }
 
-    /// Sends `request` and passes each part of the reply to `take`.
-    fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<()> {
+    /// Sends `request` and passes each part of the reply to `take`. Returns `false` if the table changed during
+    /// each dump: changes may be reported twice or not at all.
+    fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<bool> {
         for _ in 0..TRIES {
             self.sequence = self.sequence.wrapping_add(1);
             self.socket.send(&request.numbered(self.sequence))?;
             if self.answer(&mut take)? {
-                return Ok(());
+                return Ok(true);
             }
         }
-        // Each dump was complete, except that changes during it may be reported twice or not at all.
-        Ok(())
+        Ok(false)
     }
 
     /// Reads the reply; false if the table changed during a dump.

@@ -292,7 +292,7 @@ impl Watch {
     /// Reports the addresses of a namespace that were not reported yet, then which ones it has. The caller
     /// holds the namespace open.
     fn list(&mut self, nsid: Nsid) -> io::Result<()> {
-        let found = self.client.addresses(nsid)?;
+        let (found, is_steady) = self.client.addresses(nsid)?;
         let at = clock::now();
         if let Some(life) = self.lives.get_mut(nsid) {
             life.reported.retain(|index, subnet| found.contains_key(&(index, subnet)));
@@ -309,6 +309,7 @@ impl Watch {
             }
         }
         if let Some(life) = self.lives.get_mut(nsid)
+            && is_steady
             && found.len() <= MAX_LISTED
         {
             let present = found.values().map(|it| it.subnet.address).collect();

@@ -12,7 +12,11 @@ use crate::{
             netns::{Address, address::Kept},
         },
     },
-    model::{change::ChangeKind, fact, id::NetnsKey},
+    model::{
+        change::ChangeKind,
+        fact::{self, List},
+        id::NetnsKey,
+    },
 };
 
 /// Adds an address that a hook or netlink reports.
@@ -43,12 +47,13 @@ fn tell_added(world: &mut World, ctx: EventContext, life: u64, it: &fact::Addres
 /// known. An address that was removed after the listing read it is not there any more.
 pub(crate) fn found(world: &mut World, ctx: EventContext, it: fact::Address) {
     let Some(life) = netns::seen(world, ctx, it.netns) else { return };
+    relisted(world, ctx, life);
     if lease::was_removed_since(world, ctx.at, life, it.address.address) {
         return;
     }
     lease::back(world, ctx, life, it.address.address);
     lease::by_kernel(world, ctx, life, &it);
-    if world.netns.knows_better(life, &it) {
+    if world.netns.correct_known(life, &it) {
         return;
     }
     // The next listing finds again what found no room.
@@ -67,8 +72,19 @@ pub(crate) fn listed(world: &mut World, ctx: EventContext, netns: NetnsKey, pres
     let Some(row) = world.netns.of(netns).filter(|row| row.is_live()) else { return };
     let gone = row.addresses.iter().filter(|kept| !present.contains(&kept.address.address));
     let gone: Vec<_> = gone.map(|kept| kept.unheard(netns)).collect();
+    let life = row.life;
     for it in gone {
         removed(world, ctx, &it);
+    }
+    relisted(world, ctx, life);
+}
+
+/// Notes that the addresses of a namespace were listed. A listing of the whole node may never be complete.
+fn relisted(world: &mut World, ctx: EventContext, life: u64) {
+    if world.lists.in_doubt_until(List::Addresses).is_some_and(|gap| gap <= ctx.at)
+        && let Some(row) = world.netns.rows.get_mut(&life)
+    {
+        row.relisted_at = Some(ctx.at);
     }
 }
 

@@ -22,8 +22,11 @@ struct Named {
     unread: BTreeSet<IpAddr>,
 }
 
-/// `IFA_F_TEMPORARY` of IPv6. The same bit is `IFA_F_SECONDARY` of IPv4.
+/// `IFA_F_TEMPORARY` of IPv6.
 const TEMPORARY: u32 = 1;
+
+/// `IFA_F_SECONDARY` of IPv4: the subnet had an address on the interface before.
+const SECONDARY: u32 = 1;
 
 /// The first address of its family that is heard of within this time after an ADD is that of the ADD: netlink
 /// begins to watch a namespace some time after it was made, and an agent may be stopped meanwhile.
@@ -47,8 +50,10 @@ pub(crate) fn by_kernel(world: &mut World, ctx: EventContext, life: u64, it: &fa
     let address = it.address.address;
     let known = row.leases.iter().any(|lease| lease.address == address);
     let mut adding = row.plugins.iter().find(|plugin| plugin.add.is_open());
-    // A hook is never late, and IPv6 configures addresses with a lifetime by itself.
-    let may_be_late = ctx.origin != Origin::Kernel && (address.is_ipv4() || it.flags & PERMANENT != 0);
+    // A second address of a subnet is not that of the ADD, nor one of IPv6 with a lifetime.
+    let is_own = if address.is_ipv4() { it.flags & SECONDARY == 0 } else { it.flags & PERMANENT != 0 };
+    // A hook is never late.
+    let may_be_late = is_own && ctx.origin != Origin::Kernel;
     let has_none = !row.leases.iter().any(|lease| lease.address.is_ipv4() == address.is_ipv4());
     if adding.is_none() && may_be_late && has_none {
         let mut plugins = row.plugins.iter();

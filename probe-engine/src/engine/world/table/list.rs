@@ -90,10 +90,9 @@ impl Lists {
         self.gaps.contains_key(&(Doubt::Lost, list))
     }
 
-    /// Whether something of this list may have come or gone unseen after `at`, and the list was not read
-    /// again.
-    pub(crate) fn is_in_doubt_since(&self, list: List, at: Timestamp) -> bool {
-        [Doubt::Lost, Doubt::Excess].iter().any(|it| self.gaps.get(&(*it, list)).is_some_and(|gap| *gap > at))
+    /// Returns until when something of this list may have come or gone unseen. The list was not read again.
+    pub(crate) fn in_doubt_until(&self, list: List) -> Option<Timestamp> {
+        [Doubt::Lost, Doubt::Excess].iter().filter_map(|it| self.gaps.get(&(*it, list)).copied()).max()
     }
 
     /// Returns the time by which records were last lost. What happened before it may be known in part.

@@ -38,6 +38,9 @@ pub struct Netns {
     /// false, the sandbox is only the likeliest one.
     pub(crate) proven: bool,
     pub(crate) addresses: Vec<Address>,
+    /// When its addresses were last listed while some of them were in doubt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) relisted_at: Option<Timestamp>,
     /// When the last reference to the namespace was dropped.
     pub(crate) dropped_at: Option<Timestamp>,
     /// No hook saw the end of the namespace: netlink reported it, or a listing did not have it, or a

@@ -9,7 +9,7 @@ use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
     process,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{Arc, Mutex, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -75,6 +75,7 @@ use crate::{
         stream::{Destination, Stream, Terminal, write_queue::WriteQueue},
     },
     source::{
+        backfill::store::elsewhere_in,
         cri::follow::{self, Finder, Sockets, finder},
         files::{Files, ReadProgress},
         host::HostRoot,
@@ -234,7 +235,9 @@ impl<'a> Assembly<'a> {
         let telling = iter::once(records_first.clone()).chain(netlink.as_ref().map(Netlink::told));
         let timer = Timer::new(telling.collect());
         let stores = opened.stores;
-        let files = Files { root, hierarchy, layout, stores, unreadable, reading, records_first, runtimes };
+        let elsewhere = Mutex::new(session.engine().stores().filter_map(elsewhere_in).collect());
+        let files =
+            Files { root, hierarchy, layout, stores, elsewhere, unreadable, reading, records_first, runtimes };
         let mut routes = sources.routes(netlink, files, followed)?;
         routes.ledger = sources.ledger(ledger)?;
         if let Some(logger) = logger {

@@ -27,7 +27,7 @@ use crate::{
 const FOLDERS: [&[&str]; 2] = [&[HOST_LOCAL], &["/var/run/antrea/cni/networks", "/run/antrea/cni/networks"]];
 
 /// A folder of networks, and the name of a network.
-pub(super) type Elsewhere = (PathBuf, String);
+pub(crate) type Elsewhere = (PathBuf, String);
 
 /// At most this many networks that are not in the usual places are remembered.
 const REMEMBERED: usize = 64;
@@ -47,9 +47,18 @@ impl Kind for HostLocal {
             }
         }
         let configured: BTreeSet<Elsewhere> = networks.iter().filter_map(elsewhere_of).collect();
-        for place in configured.union(&mem::take(elsewhere)) {
+        let before = mem::take(elsewhere);
+        // Two spellings of one folder are one store.
+        let mut read = BTreeSet::new();
+        for place in before.difference(&configured).chain(&configured) {
             let (data_dir, network) = place;
             let folder = daemon::folder(node.root, daemons, &data_dir.join(network));
+            if let Ok(folder) = &folder
+                && let Ok(inode) = folder.inode()
+                && !read.insert(inode)
+            {
+                continue;
+            }
             let may_hold = directory::report(node, list, store(data_dir, network), folder, memo, parse);
             // The configuration of a network that was renamed no longer names its folder.
             if (may_hold || configured.contains(place)) && elsewhere.len() < REMEMBERED {
@@ -62,8 +71,17 @@ impl Kind for HostLocal {
 /// Returns where a network's addresses are, if not in a usual place.
 fn elsewhere_of(Configured { network, data_dir }: &Configured) -> Option<Elsewhere> {
     let data_dir = data_dir.as_ref()?;
-    let is_usual = FOLDERS.iter().flat_map(|names| *names).any(|folder| data_dir == Path::new(folder));
-    (!is_usual).then(|| (data_dir.clone(), network.name.clone()))
+    is_elsewhere(data_dir).then(|| (data_dir.clone(), network.name.clone()))
+}
+
+/// Returns where this store is, if it is one of host-local and not in a usual place.
+pub(crate) fn elsewhere_in(Store { kind, path, network, .. }: &Store) -> Option<Elsewhere> {
+    let (data_dir, network) = (Path::new(path).parent()?, network.as_ref()?);
+    (*kind == StoreKind::HostLocal && is_elsewhere(data_dir)).then(|| (data_dir.to_owned(), network.clone()))
+}
+
+fn is_elsewhere(data_dir: &Path) -> bool {
+    !FOLDERS.iter().flat_map(|names| *names).any(|folder| data_dir == Path::new(folder))
 }
 
 /// Whether this folder is one of a network in the usual places.
@@ -123,13 +141,13 @@ fn parse(bytes: &[u8]) -> Option<Holder> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::symlink};
 
     use proptest::prelude::*;
 
     use super::{
         super::reading::{id, read_with, told, write},
-        Configured, HostLocal, Memory, PathBuf, parse,
+        Configured, HOST_LOCAL, HostLocal, Memory, Path, PathBuf, Store, StoreKind, elsewhere_in, parse, store,
     };
     use crate::model::fact::Network;
 
@@ -160,6 +178,35 @@ mod tests {
         assert_eq!([read(&new), read(&new)], [held.clone(), held]);
         fs::remove_file(root.path().join("srv/ipam/old/10.8.0.2")).expect("a file");
         assert_eq!([read(&new), read(&new)], [Some(Vec::new()), None]);
+    }
+
+    /// The agent was replaced, or the reader that hangs.
+    #[test]
+    fn the_next_reader_knows_the_store_of_a_renamed_network() {
+        let root = tempfile::tempdir().expect("a folder");
+        write(root.path(), "srv/ipam/old/10.8.0.2", &format!("{}\r\neth0", id('a')), 7);
+        let known = store(Path::new("/srv/ipam"), "old");
+        let elsewhere = elsewhere_in(&known).into_iter().collect();
+        let mut memory = Memory { elsewhere, ..Memory::default() };
+        let read = read_with(&HostLocal, root.path(), &mut memory, &[network("new", None)], 0).0;
+        assert_eq!(read.map(|it| told(&it)), Some(vec!["10.8.0.2 a \"eth0\" - 7".to_owned()]));
+        for other in [store(Path::new(HOST_LOCAL), "old"), Store { kind: StoreKind::Declared, ..known }] {
+            assert_eq!(elsewhere_in(&other), None, "{other:?}");
+        }
+    }
+
+    /// An old spelling would otherwise make each reservation one of two stores.
+    #[test]
+    fn a_folder_under_two_names_is_one_store() {
+        let root = tempfile::tempdir().expect("a folder");
+        write(root.path(), "srv/ipam/old/10.8.0.2", &format!("{}\r\neth0", id('a')), 7);
+        symlink("ipam", root.path().join("srv/same")).expect("a link");
+        let mut memory = Memory::default();
+        for data_dir in ["/srv/ipam", "/srv/same"] {
+            let read = read_with(&HostLocal, root.path(), &mut memory, &[network("old", Some(data_dir))], 0).0;
+            assert_eq!(read.map(|it| it.store.path).as_deref(), Some("/srv/ipam/old"));
+            assert_eq!(Vec::from_iter(&memory.elsewhere), [&("/srv/ipam".into(), "old".to_owned())]);
+        }
     }
 
     #[test]
