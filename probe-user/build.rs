@@ -5,7 +5,17 @@
 //! environment only, and there is no safe way to put it there.
 
 #[cfg(not(feature = "live"))]
-fn main() {}
+fn main() {
+    tell_optimized();
+}
+
+/// Sets `optimized` unless the crate is compiled with `opt-level = 0`.
+fn tell_optimized() {
+    println!("cargo::rustc-check-cfg=cfg(optimized)");
+    if std::env::var("OPT_LEVEL").is_ok_and(|level| level != "0") {
+        println!("cargo::rustc-cfg=optimized");
+    }
+}
 
 #[cfg(feature = "live")]
 #[path = "build/docs.rs"]
@@ -13,6 +23,7 @@ mod docs;
 
 #[cfg(feature = "live")]
 fn main() {
+    tell_optimized();
     if let Err(why) = ebpf::build().and_then(|()| built_docs()) {
         // This form reaches the user in one line, without the build script's own output around it.
         println!("cargo::error={why}");

@@ -460,6 +460,7 @@ impl Engine {
                     About::Daemon(comm) => {
                         react::words::ask_daemon(&mut self.world, &comm, need.since, now);
                     }
+                    About::Call(key) => react::cni::look(&mut self.world, key, now),
                 }
             }
             react::reading::poll(&mut self.world, due, self.finding_tracker.waiting());

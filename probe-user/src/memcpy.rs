@@ -1,7 +1,7 @@
 //! The `memcpy` and `memmove` of a program that is linked with musl, because musl's own begin with string
 //! instructions on x86-64: those need some thirty cycles before the first byte. Most of what the engine moves
 //! is a row or a fact of a few hundred bytes, and that took 13 % of the agent's time while pods came and
-//! went.
+//! went. A program that is not optimized has musl's, for the code below would call `memcpy` itself.
 
 use std::arch::{asm, x86_64::__m128i};
 
@@ -13,7 +13,7 @@ const BLOCK: usize = 64;
 /// # Safety
 ///
 /// `from` is valid for reads of `len` bytes, and `to` for writes.
-#[cfg_attr(all(target_env = "musl", not(debug_assertions)), unsafe(no_mangle))]
+#[cfg_attr(all(target_env = "musl", optimized), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { copy(to, from, len) };
@@ -25,7 +25,7 @@ pub(crate) unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, len: usize)
 /// # Safety
 ///
 /// As for [`memcpy`].
-#[cfg_attr(all(target_env = "musl", not(debug_assertions)), unsafe(no_mangle))]
+#[cfg_attr(all(target_env = "musl", optimized), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, len: usize) -> *mut u8 {
     // SAFETY: the caller's promise.
     unsafe { copy(to, from, len) };

@@ -86,7 +86,7 @@ use crate::{
             MissedRuntimeEvent, OrphanNetns, OrphanSandbox, Severity, StaleRuntimeStatus, StuckCgroup,
             StuckStart, StuckStop, TeardownOutOfOrder,
         },
-        id::{ContainerId, PodUid},
+        id::{ContainerId, PodUid, TaskKey},
         time::{Nanoseconds, Timestamp},
     },
 };
@@ -165,6 +165,8 @@ pub(super) struct Detection {
     pub(super) pod: Option<PodName>,
     pub(super) sandboxes: Vec<ContainerId>,
     pub(super) gapped: bool,
+    /// The call whose process is to be looked at.
+    pub(super) call: Option<TaskKey>,
     pub(super) verdict: Verdict,
 }
 
@@ -189,7 +191,17 @@ impl Detection {
         verdict: Verdict,
     ) -> Self {
         let kind = kind.into();
-        Self { key, kind, severity, since, pod: None, sandboxes: Vec::new(), gapped: false, verdict }
+        Self {
+            key,
+            kind,
+            severity,
+            since,
+            pod: None,
+            sandboxes: Vec::new(),
+            gapped: false,
+            call: None,
+            verdict,
+        }
     }
 
     /// Keeps an open finding about no sandbox open, since it cannot be judged now.

@@ -247,9 +247,7 @@ fn source(seen: &Observation) -> Source {
 fn is_of_addresses(fact: &Fact) -> bool {
     matches!(
         fact,
-        Fact::AddressFound(_)
-            | Fact::AddressesListed { .. }
-            | Fact::ListEnded { list: List::Addresses, .. }
+        Fact::AddressFound(_) | Fact::AddressesListed { .. } | Fact::ListEnded { list: List::Addresses, .. }
     )
 }
 

@@ -80,7 +80,11 @@ impl Files {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, sync::Arc, time::Duration};
+    use std::{
+        fs,
+        sync::{Arc, Mutex},
+        time::Duration,
+    };
 
     use super::Files;
     use crate::{

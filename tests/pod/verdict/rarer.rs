@@ -85,6 +85,8 @@ fn a_slow_plugin_is_found_while_it_runs() -> Result<()> {
         detail["plugin"] == "keyed" && detail["command"] == "ADD" && it["pod"]["name"] == "slow",
         "{it:#}"
     );
+    let waits = &detail["waits"];
+    ensure!(waits["for"] == "pause" && waits["process"]["comm"] == "keyed", "{it:#}");
     let took: u64 = detail["took_ns"].as_str().context("a time")?.parse()?;
     // The finding is reported when the call has taken too long. The call goes on for another second.
     ensure!((1_000_000_000 * limit..=1_000_000_000 * (limit + 1)).contains(&took), "{it:#}");

@@ -6,10 +6,11 @@
 //! call whose end may be among lost records, until a listing shows that it still runs; the time that a call
 //! ran on after its runtime had ended. After a suspend of the node the time of a call counts from when the
 //! node woke.
+//!
+//! What a call waits for is read from `/proc` shortly before it is slow, and again while it runs: by the
+//! function of the kernel in which the innermost program waits that works for the call.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
-
-use probe_common::runtime::HOST_LOCAL;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
     DetectContext, Detection, Verdict,
@@ -22,14 +23,15 @@ use crate::{
         call::Call,
     },
     model::{
-        fact::{List, Origin, PodName, Store, StoreKind},
-        finding::{CniSlow, Explain, Severity, Thing},
-        id::ContainerId,
+        fact::{List, Origin, PodName},
+        finding::{CniSlow, CniWait, CniWaitForm, Explain, Severity, Thing},
+        id::{ContainerId, TaskKey},
+        process::Process,
         time::Timestamp,
     },
     words::{
         escape::escaped,
-        shell::{cni_in_journal, lines, quoted},
+        shell::{cni_in_journal, lines},
         span::span,
     },
 };
@@ -37,12 +39,9 @@ use crate::{
 /// How many sandboxes, those whose calls still run and then the longest, are shown as evidence.
 const SHOWN: usize = 16;
 
-/// At most this many folders of host-local are named.
-const STORES: usize = 16;
-
 /// Whether a call is judged. A call that only a listing showed is not: its program began before the hooks,
 /// and no hook sees its end.
-fn is_judged(call: &&Call) -> bool {
+fn is_judged(call: &Call) -> bool {
     call.top && call.origin != Origin::Listed
 }
 
@@ -57,6 +56,9 @@ pub(super) struct Slow {
     until: Option<Timestamp>,
     pod: PodName,
     container: Option<ContainerId>,
+    /// The process of the call, if it still runs.
+    call: Option<TaskKey>,
+    waits: Option<CniWait>,
     gapped: bool,
 }
 
@@ -94,8 +96,11 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
         slow.entry((it.plugin.clone(), it.command)).or_default().push(it.clone());
     }
     // When the first of the calls that are within the limit will exceed it.
-    let mut next: Option<Timestamp> = None;
-    for call in ctx.world.calls.values().filter(is_judged) {
+    let mut next: Option<(Timestamp, TaskKey)> = None;
+    for (key, call) in &ctx.world.calls {
+        if !is_judged(call) {
+            continue;
+        }
         let plugin = call.call.plugin.clone();
         let Some(command) = operation(&call.call.command) else { continue };
         if command == "ADD" && has_failed(ctx, &call.pod, &plugin) {
@@ -107,7 +112,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             if call.cut_off_at.is_some() {
                 continue;
             }
-            next = next.into_iter().chain([due]).min();
+            next = next.into_iter().chain([(due, *key)]).min();
             continue;
         }
         slow.entry((plugin.clone(), command)).or_default().push(Slow {
@@ -118,26 +123,15 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             until: None,
             pod: call.pod.clone(),
             container: call.container.clone(),
+            call: Some(*key),
+            waits: call.looked.as_ref().and_then(|it| it.waits.clone()),
             gapped: ctx.world.lists.is_gapped(List::Processes),
         });
     }
-    let stores = if slow.is_empty() { Vec::new() } else { unusual_stores(ctx) };
     for ((plugin, command), all) in slow {
-        found.extend(detection(&plugin, command, all, &stores));
+        found.extend(detection(&plugin, command, all));
     }
     found.extend(next.map(watched));
-}
-
-/// Returns the folders of host-local that are not in its usual one.
-fn unusual_stores(ctx: &DetectContext<'_>) -> Vec<String> {
-    let all = ctx.world.records.stores.values().map(|(_, read)| &read.store);
-    let own = all.filter(|it| it.kind == StoreKind::HostLocal && !is_usual(it));
-    own.take(STORES).map(|it| it.path.clone()).collect()
-}
-
-/// Whether the store is in host-local's usual folder.
-fn is_usual(store: &Store) -> bool {
-    Path::new(&store.path).parent() == Some(Path::new(HOST_LOCAL))
 }
 
 /// Whether an ADD of this plugin has failed for the pod. Then `cni_failing` covers the pod.
@@ -167,6 +161,8 @@ fn finished(
         until: Some(until),
         pod: row.pod.clone(),
         container: Some(row.container.clone()),
+        call: None,
+        waits: None,
         gapped: false,
     })
 }
@@ -175,7 +171,7 @@ fn operation(command: &str) -> Option<&'static str> {
     ["ADD", "DEL"].into_iter().find(|it| *it == command)
 }
 
-fn detection(plugin: &str, command: &str, mut all: Vec<Slow>, stores: &[String]) -> Option<Detection> {
+fn detection(plugin: &str, command: &str, mut all: Vec<Slow>) -> Option<Detection> {
     all.sort_by(|one, other| one.rank().cmp(&other.rank()));
     let worst = all.last()?;
     let kind = CniSlow {
@@ -183,7 +179,7 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>, stores: &[String])
         command: command.to_owned(),
         took: worst.took,
         open: worst.until.is_none(),
-        stores: stores.to_vec(),
+        waits: worst.waits.clone(),
     };
     let mut sandboxes: Vec<ContainerId> = Vec::new();
     for id in all.iter().rev().filter_map(|it| it.container.as_ref()) {
@@ -202,55 +198,159 @@ fn detection(plugin: &str, command: &str, mut all: Vec<Slow>, stores: &[String])
         pod,
         sandboxes,
         gapped: all.iter().any(|it| it.gapped),
+        call: worst.call,
         ..Detection::new(kind, &[plugin, command], Severity::Warning, worst.since, verdict)
     })
 }
 
 /// Makes a detection that opens no finding, but sets a time to judge again. It has its own key, so that it
 /// keeps no finding open.
-fn watched(until: Timestamp) -> Detection {
+fn watched((until, call): (Timestamp, TaskKey)) -> Detection {
     let nothing = CniSlow {
         plugin: String::new(),
         command: String::new(),
         took: Duration::ZERO,
         open: true,
-        stores: Vec::new(),
+        waits: None,
     };
-    Detection::new(nothing, &[""], Severity::Info, until, Verdict::Watched { until: Some(until) })
+    let verdict = Verdict::Watched { until: Some(until) };
+    Detection { call: Some(call), ..Detection::new(nothing, &[""], Severity::Info, until, verdict) }
 }
 
-/// Prints the processes that hold the lock of a network of host-local, each with the path of the lock.
-///
-/// The file is compared instead of its path: a process in another mount namespace may see it at another path.
-/// Only file descriptors that hold the lock say so in `fdinfo`; those that wait for it do not.
-fn lock_holders(networks: &str, stores: &[String]) -> String {
-    let others: String = stores
-        .iter()
-        .filter_map(|path| quoted(&format!("{path}/lock")))
-        .fold(String::new(), |all, path| all + " " + &path);
+/// Prints the process that holds the file lock for which the process `pid` waits.
+fn lock_holder(pid: u32) -> String {
     format!(
-        "for lock in {networks}/*/lock{others}; do find -L /proc/[0-9]*/fd -maxdepth 1 -samefile \"$lock\" 2>/dev/null | \
-         while read -r fd; do of=${{fd%/fd/*}}; grep -qs FLOCK \"$of/fdinfo/${{fd##*/}}\" && \
-         echo \"$lock is held by ${{of#/proc/}}: $(tr '\\0' ' ' <\"$of/cmdline\")\"; done; done"
+        "awk -v pid={pid} 'NR == FNR {{ if ($2 == \"->\" && $6 == pid) lock = $1; next }} \
+         $1 == lock && $2 != \"->\" {{ print $5 }}' /proc/locks /proc/locks | xargs -r ps -o pid,etime,stat,args -p"
     )
+}
+
+impl CniWait {
+    fn does(&self) -> String {
+        let Process { key, comm, .. } = &self.process;
+        let does = match self.form {
+            CniWaitForm::Continue => "is stopped",
+            CniWaitForm::Thaw => "is frozen",
+            CniWaitForm::NetworkLock => "waits for the kernel's network lock",
+            CniWaitForm::Kernel => "waits in the kernel",
+            CniWaitForm::FileLock => "waits for a file lock",
+            CniWaitForm::Nothing => "is at work",
+            CniWaitForm::Input => "waits for input",
+            CniWaitForm::Program => "waits for a program that it started",
+            CniWaitForm::Answer => "waits for an answer",
+            CniWaitForm::Pause => "pauses",
+        };
+        let function = self.function.as_deref().map(|it| format!(" ({})", escaped(it))).unwrap_or_default();
+        format!("{}[{}] {does}{function}", escaped(comm), key.pid)
+    }
+
+    fn cause(&self) -> &'static str {
+        match self.form {
+            CniWaitForm::Continue => {
+                "A signal or a debugger has stopped the program that works for the call, and nobody has continued it."
+            }
+            CniWaitForm::Thaw => "The cgroup of the program that works for the call is frozen.",
+            CniWaitForm::NetworkLock => {
+                "The call waits for the kernel's lock of the network configuration (rtnl), which one task at a time has: \
+                 another call, a daemon that reads all interfaces or routes, or the teardown of a network namespace."
+            }
+            CniWaitForm::Kernel => {
+                "The call waits in the kernel for something that does not come, most likely a disk or a file server."
+            }
+            CniWaitForm::FileLock => {
+                "The call waits for a file lock that another process holds. host-local has one for each network, and iptables \
+                 has one for the node."
+            }
+            CniWaitForm::Nothing => {
+                "The call is at work. It has much to do, as iptables with ten thousand rules has, or the node has little CPU \
+                 time left."
+            }
+            CniWaitForm::Input => {
+                "The call reads from a pipe into which nobody writes. A plugin gets its configuration from a pipe, and the \
+                 runtime has not written it."
+            }
+            CniWaitForm::Program => "The call waits for a program that it started, and that does not end.",
+            CniWaitForm::Answer => {
+                "The call has asked another process, most likely the plugin's daemon or an API server, and has no answer."
+            }
+            CniWaitForm::Pause => {
+                "The call pauses between two tries: what it waits for, such as the plugin's daemon or its file, is not there."
+            }
+        }
+    }
+
+    fn repair(&self) -> Vec<String> {
+        let pid = self.process.key.pid;
+        let (why, command) = match self.form {
+            CniWaitForm::Continue => (
+                "# Somebody stopped it, perhaps for a reason. This lets it go on:",
+                format!("kill -CONT {pid}"),
+            ),
+            CniWaitForm::Thaw => {
+                ("# Thaw the unit that it runs in:", format!("systemctl thaw \"$(ps -o unit= -p {pid})\""))
+            }
+            CniWaitForm::NetworkLock => (
+                "# The tasks that wait in the kernel (state D), and those that work there (R): one of them has the lock.",
+                "ps -eLo pid,lwp,stat,etime,wchan:32,args | awk '$3 ~ /^[DR]/'".to_owned(),
+            ),
+            CniWaitForm::Kernel => (
+                "# Where the kernel holds it. A disk or a file server is named by dmesg.",
+                format!("cat /proc/{pid}/stack"),
+            ),
+            CniWaitForm::FileLock => (
+                "# The process that holds the lock. It can be killed if it is a plugin whose runtime has ended.",
+                lock_holder(pid),
+            ),
+            CniWaitForm::Nothing => (
+                "# How much CPU time it has had (TIME) since it began (ELAPSED):",
+                format!("ps -o pid,etime,time,args -p {pid}"),
+            ),
+            CniWaitForm::Input => (
+                "# Its parent is to write: is that stopped (T), or does it hang in the kernel (D)?",
+                format!("ps -o pid,stat,etime,wchan:32,args -p \"$(ps -o ppid= -p {pid})\""),
+            ),
+            CniWaitForm::Program => (
+                "# The programs that it started:",
+                format!("ps -o pid,stat,etime,wchan:32,args --ppid {pid}"),
+            ),
+            CniWaitForm::Answer => (
+                "# The sockets to which it is connected: whom it has asked.",
+                format!("nsenter -n -t {pid} ss -xtnp | grep -F pid={pid},"),
+            ),
+            CniWaitForm::Pause => (
+                "# Its arguments, and the program that started it, say what it waits for:",
+                format!("ps -o pid,etime,args -p {pid} -p \"$(ps -o ppid= -p {pid})\""),
+            ),
+        };
+        vec![why.to_owned(), command]
+    }
 }
 
 impl Explain for CniSlow {
     fn summary(&self) -> String {
         let verb = if self.open { "has been running for" } else { "took" };
-        format!("{} {} {verb} {}", escaped(&self.command), escaped(&self.plugin), span(self.took))
+        let (command, plugin) = (escaped(&self.command), escaped(&self.plugin));
+        let mut text = format!("{command} {plugin} {verb} {}", span(self.took));
+        if let Some(waits) = &self.waits {
+            text += &format!(": {}", waits.does());
+        }
+        text
     }
 
     fn cause(&self) -> &'static str {
-        "One call of the CNI plugin takes longer than a pod should have to wait."
+        match &self.waits {
+            Some(waits) => waits.cause(),
+            None => "One call of the CNI plugin takes longer than a pod should have to wait.",
+        }
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        let mut all = lines(&[
-            "# Which process holds a lock that others wait for (host-local has one for each network). It may be a plugin that a",
-            "# runtime left behind when it ended: nobody waits for it any more, and it can be killed.",
-        ]);
-        all.push(lock_holders(HOST_LOCAL, &self.stores));
+        let mut all = match &self.waits {
+            Some(waits) => waits.repair(),
+            None => lines(&[
+                "# What a slow call waits for is seen only while it runs: this finding then names it.",
+            ]),
+        };
         all.extend(cni_in_journal());
         all
     }
@@ -274,33 +374,25 @@ impl Explain for CniSlow {
 
 #[cfg(test)]
 mod tests {
-    use std::{process::Command, slice};
+    use std::{fs, process::Command};
 
-    use tempfile::Builder;
+    use super::lock_holder;
 
-    use super::lock_holders;
-
-    /// A process that only has the file open, like one that waits for the lock, is not shown. A network can
-    /// have a folder of its own (`dataDir`).
+    /// One process holds the lock, and another one waits for it.
     #[test]
     fn the_process_that_holds_the_lock_is_shown() {
-        for is_usual in [true, false] {
-            let folder = tempfile::tempdir().expect("a folder");
-            let network =
-                Builder::new().prefix("pod net").rand_bytes(0).tempdir_in(&folder).expect("a folder");
-            let lock = Builder::new().prefix("lock").rand_bytes(0).tempfile_in(&network).expect("a file");
-            let path = network.path().to_str().expect("a path").to_owned();
-            let usual = if is_usual { folder.path().to_str().expect("a path") } else { "/nowhere" };
-            let command = lock_holders(usual, if is_usual { &[] } else { slice::from_ref(&path) });
-            let shown = || {
-                let output = Command::new("sh").args(["-c", &command]).output().expect("a shell");
-                String::from_utf8(output.stdout).expect("text")
-            };
-            assert_eq!(shown(), "", "nobody holds it");
-            lock.as_file().lock().expect("the lock");
-            let own = format!("/pod net/lock is held by {}: ", std::process::id());
-            let told = shown();
-            assert!(told.contains(&own), "{told}");
+        let lock = tempfile::NamedTempFile::new().expect("a file");
+        lock.as_file().lock().expect("the lock");
+        let mut waits = Command::new("flock").arg(lock.path()).arg("true").spawn().expect("flock");
+        let line = format!(" {} ", waits.id());
+        while !fs::read_to_string("/proc/locks").expect("the locks").contains(&line) {
+            assert_eq!(waits.try_wait().expect("a child"), None, "it waits");
         }
+        let output = Command::new("sh").args(["-c", &lock_holder(waits.id())]).output().expect("a shell");
+        drop(lock);
+        waits.wait().expect("its end");
+        let told = String::from_utf8(output.stdout).expect("text");
+        let held = told.lines().nth(1).and_then(|line| line.split_whitespace().next());
+        assert_eq!(held, Some(std::process::id().to_string().as_str()), "{told}");
     }
 }

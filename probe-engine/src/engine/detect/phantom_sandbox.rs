@@ -22,7 +22,7 @@ use crate::{
     },
     model::{
         fact::{Believed, List, Role},
-        finding::{Explain, PhantomSandbox, Severity},
+        finding::{Explain, FindingKind, Key, PhantomSandbox, Severity},
         id::ContainerId,
         time::Timestamp,
     },
@@ -79,10 +79,19 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
     if all.is_empty() {
         return None;
     }
+    let parts = ["left_on_record", &runtime.socket];
     let until = all.iter().filter_map(|(_, _, verdict)| verdict.due_at()).min();
+    let is_overdue = all.iter().any(|(since, ..)| ctx.awake(*since) + ctx.limits.leak_grace <= ctx.now);
     all.retain(|(_, _, verdict)| *verdict == Verdict::Confirmed);
     all.sort_by_key(|(since, row, _)| (row.listed.made_at, *since, row.id.clone()));
     let since = all.iter().map(|(since, ..)| *since).min();
+    if since.is_none()
+        && is_overdue
+        && let Some(open) = ctx.open_finding(&Key::new(FindingKind::PhantomSandbox.into_str(), &parts))
+    {
+        // Runtime or kubelet has just started again, or does not run: the finding keeps its number.
+        return Some(Detection::unsure(open));
+    }
     let is_unsure = !runtime.answers() || LISTS.iter().any(|list| ctx.world.lists.is_gapped(*list));
     let verdict = match since {
         None => Verdict::Watched { until },
@@ -91,7 +100,6 @@ fn left_on_record(ctx: &DetectContext<'_>, runtime: &Runtime) -> Option<Detectio
     };
     let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
     let kind = PhantomSandbox { runtime: runtime.socket.clone(), left_on_record: Some(count) };
-    let parts = ["left_on_record", &runtime.socket];
     Some(Detection {
         sandboxes: all.iter().take(SHOWN).map(|(_, row, _)| row.id.clone()).collect(),
         ..Detection::new(kind, &parts, Severity::Info, since.unwrap_or(ctx.now), verdict)

@@ -31,8 +31,8 @@ use super::{
 };
 use crate::{
     engine::world::{
-        netns_path::plain,
         lookup,
+        netns_path::plain,
         table::{
             attachment::{Attachment, Outcome, Plugin},
             process::State,

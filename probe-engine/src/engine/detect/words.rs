@@ -1,5 +1,6 @@
 //! When the words of the runtime and the kubelet are needed: shortly before a finding about a pod, or about
-//! one of them, is confirmed, so that the finding has them at once, and again while it is open.
+//! one of them, is confirmed, so that the finding has them at once, and again while it is open. What a slow
+//! call waits for is looked at in the same way.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use crate::{
     engine::world::{World, table::failing::FAILED},
     model::{
         finding::{DaemonFailing, Kind},
+        id::TaskKey,
         time::Timestamp,
     },
 };
@@ -20,6 +22,12 @@ pub(super) const AGAIN: Duration = Duration::from_secs(5 * 60);
 /// How soon they are searched again if the pod waits for something else now.
 const SOON: Duration = Duration::from_secs(60);
 
+/// A call is looked at this long before it is slow.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How soon it is looked at again if that showed nothing.
+const UNSEEN: Duration = Duration::from_secs(5);
+
 /// A detection that is judged again sooner than this after its begin may have further to go to its limit.
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -30,6 +38,8 @@ pub(in crate::engine) enum About {
     Pod(u64, Option<String>),
     /// The name of a daemon's program.
     Daemon(String),
+    /// What the call of this process waits for.
+    Call(TaskKey),
 }
 
 /// Words that a detection needs.
@@ -63,6 +73,15 @@ pub(super) fn need(world: &World, it: &Detection) -> Option<Need> {
             Some(_) => return None,
         };
         return Some(Need { about, since: it.since, due_at });
+    }
+    if let Some(key) = it.call {
+        let due_at = match &world.calls.get(&key)?.looked {
+            None => it.since.max(it.verdict.due_at().unwrap_or_default()).saturating_sub(LOOK),
+            // The answer is there when it is judged again.
+            Some(looked) if looked.waits.is_none() => looked.at + UNSEEN,
+            Some(looked) => looked.at + SOON,
+        };
+        return Some(Need { about: About::Call(key), since: it.since, due_at });
     }
     if !matches!(it.kind, Kind::StuckStart(_) | Kind::StuckStop(_)) {
         return None;

@@ -14,8 +14,8 @@ use crate::{
         change::Finding,
         fact::{CniCommand, NetworkFaultForm, SIGKILL},
         finding::{
-            Cause, CniFailing, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of, Key, Kind,
-            LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep,
+            Cause, CniFailing, CniWaitForm, DaemonFailing, Duplicate, DuplicateSandbox, FindingKind as Of,
+            Key, Kind, LeakedAddress, OwnerlessReservation, PoolExhaustion, StartCause, StartStep, StopStep,
             WrongDelForm,
         },
         id::Subnet,
@@ -60,8 +60,13 @@ pub(super) const RELATIONS: &[Relation] = &[
         By::Node,
         "the runtime is asked to stop the sandbox, and does not answer",
     ),
-    row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it").while_it_lasts(),
-    row(Of::CniQueue, Of::CniSlow, By::Plugin, "each call waits for the ones before it"),
+    row(Of::RuntimeUnresponsive, Of::CniSlow, By::Node, "the plugin waits for what the runtime sends it")
+        .when(|_, effect| waits_for_input(effect)),
+    row(Of::CniQueue, Of::CniSlow, By::Sandbox, "each call waits for the ones before it")
+        .while_it_lasts()
+        .when(|_, effect| may_wait_for_others(effect)),
+    row(Of::CniQueue, Of::CniSlow, By::Plugin, "each call waits for the ones before it")
+        .when(|_, effect| may_wait_for_others(effect)),
     row(Of::CniSlow, Of::CniFailing, By::Sandbox, SLOW).while_it_lasts().when(is_given_up),
     row(Of::CniSlow, Of::CniFailing, By::Plugin, SLOW).when(is_given_up),
     row(Of::CniSlow, Of::StuckStart, By::Sandbox, "the start waits for this call")
@@ -289,6 +294,20 @@ fn waits_for_network(cause: &Finding, effect: &Finding) -> bool {
     }
     let Kind::StuckStop(stop) = &effect.kind else { return false };
     stop.step == StopStep::Del && stop.attempts == 0 && stop.cache_file.is_none()
+}
+
+/// Whether the slow call may wait for other calls: for a lock, or nobody knows for what.
+fn may_wait_for_others(effect: &Finding) -> bool {
+    let Kind::CniSlow(slow) = &effect.kind else { return false };
+    slow.waits.as_ref().is_none_or(|it| {
+        matches!(it.form, CniWaitForm::FileLock | CniWaitForm::NetworkLock | CniWaitForm::Answer)
+    })
+}
+
+/// Whether the slow call waits for its configuration.
+fn waits_for_input(effect: &Finding) -> bool {
+    let Kind::CniSlow(slow) = &effect.kind else { return false };
+    slow.waits.as_ref().is_some_and(|it| it.form == CniWaitForm::Input)
 }
 
 /// Whether calls of the same plugin and command ran as long as the slow call, and the last one was killed: a

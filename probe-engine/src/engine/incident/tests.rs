@@ -13,11 +13,11 @@ use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
     fact::{CniCommand, NetworkFaultForm, NodeFolders, Origin, StoreKind},
     finding::{
-        AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, DaemonFailing, Duplicate,
-        DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message, NodeNetworkUnready,
-        OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion, RuntimeUnresponsive,
-        SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StuckCgroup, StuckStart,
-        StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+        AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWait, CniWaitForm, CniWrongDel,
+        DaemonFailing, Duplicate, DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message,
+        NodeNetworkUnready, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion,
+        RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep,
+        StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,
@@ -273,7 +273,7 @@ fn calls_that_wait_for_each_other_become_slow_and_then_fail() {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open: true,
-        stores: Vec::new(),
+        waits: None,
     };
     let queue = finding(waiting, &["node"], &["a", "b"], 5);
     let findings = [
@@ -312,7 +312,7 @@ fn slow(command: &str, open: bool, sandbox: &str, since: u64) -> Finding {
         command: command.to_owned(),
         took: Duration::from_secs(20),
         open,
-        stores: Vec::new(),
+        waits: None,
     };
     finding(it, &["bridge", command], &[sandbox], since)
 }
@@ -406,7 +406,7 @@ fn any_finding() -> impl Strategy<Value = Finding> {
                     command: command.to_string(),
                     took: Duration::from_secs(20),
                     open: false,
-                    stores: Vec::new(),
+                    waits: None,
                 };
                 finding(it, &["bridge", &command.to_string()], &[one], since)
             }

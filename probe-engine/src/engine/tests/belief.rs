@@ -383,8 +383,8 @@ fn a_sandbox_of_which_nothing_is_left_is_a_phantom_while_it_counts_as_ready() {
     );
 }
 
-/// The runtime keeps the sandbox on record as not ready. The pod is deleted, or has completed and is kept.
-fn kept_on_record(is_deleted: bool) -> Vec<String> {
+/// The runtime keeps the sandbox on record as not ready, and its pod is deleted or not.
+fn on_record(is_deleted: bool) -> Story {
     let mut story = running(EventStream::None);
     vanished(&mut story);
     story.rmdir(20, &format!("/kubepods/besteffort/pod{UID}"));
@@ -399,7 +399,14 @@ fn kept_on_record(is_deleted: bool) -> Vec<String> {
             Fact::PodFound { uid: uid(), namespace, name, source: NameSource::LogFolder }
         });
     }
-    story.until(400 * SECOND).states(&[]).until(405 * SECOND).moment();
+    story.until(400 * SECOND);
+    story
+}
+
+/// The pod is deleted, or has completed and is kept. The record goes at last.
+fn kept_on_record(is_deleted: bool) -> Vec<String> {
+    let mut story = on_record(is_deleted);
+    story.states(&[]).until(405 * SECOND).moment();
     told(&story).into_iter().filter(|line| line != "? statuses").collect()
 }
 
@@ -414,6 +421,17 @@ fn sandboxes_on_record_of_pods_that_are_gone_are_reported_and_those_of_completed
             "400099 finding.closed phantom_sandbox/left_on_record/:run:containerd:containerd.sock [a] Agent",
         ]
     );
+}
+
+/// Nothing is judged while nobody cleans up. The number stays the one that was found.
+#[test]
+fn sandboxes_left_on_record_keep_their_number_while_the_runtime_is_down() {
+    let mut story = on_record(true);
+    story.exit(Who::new(CONTAINERD, 1, "containerd"), class::RUNTIME, 9).until(420 * SECOND).moment();
+    let (_, engine) = story.judge(430 * SECOND);
+    let open = engine.findings().find(|it| it.closed_at.is_none() && it.kind.into_str() == "phantom_sandbox");
+    let Some(Kind::PhantomSandbox(it)) = open.map(|it| &it.kind) else { panic!("it is closed") };
+    assert_eq!(it.left_on_record, Some(1));
 }
 
 /// A pod that is stopped, as when a node is drained.

@@ -217,6 +217,21 @@ fn a_plugin_in_a_wrapper_is_one_call() {
     );
 }
 
+/// `out=$(sed … | bridge)` in a plugin that is a shell script: the shell forks itself before it runs bridge,
+/// and no hook sees that.
+#[test]
+fn a_plugin_that_a_fork_of_another_one_runs_is_no_call_of_the_runtime() {
+    let told = |parent: u32| {
+        let mut story = Story::new();
+        story.at(20).cni(586, CONTAINERD, "/usr/lib/cni/wrap", "ADD", PATH);
+        story.cni(588, parent, "/usr/lib/cni/bridge", "ADD", PATH);
+        let lines = story.run().into_iter().filter(|line| line.contains("started ADD bridge"));
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(told(587), ["21 cni.started ADD bridge by wrap [default/web-0 a]"]);
+    assert_eq!(told(CONTAINERD), ["21 cni.started ADD bridge [default/web-0 a]"], "the runtime's own");
+}
+
 /// Another program still mounts the namespace. Its end, minutes later, is reported with the same pod.
 #[test]
 fn a_namespace_that_outlives_its_sandbox_keeps_its_name() {

@@ -79,7 +79,10 @@ fn apply(world: &mut World, ctx: EventContext, fact: Fact) {
         Fact::HeldRequests(it) => react::log_found::held_requests(world, it),
         Fact::WordsFound(it) => world.pods.words_found(it),
         Fact::DaemonWordsFound(it) => world.failing.words_found(it),
-        Fact::ProcessState(it) => world.beliefs.process_state(&it),
+        Fact::ProcessState(it) => {
+            world.beliefs.process_state(&it);
+            react::cni::looked_at(world, &it);
+        }
         Fact::RuntimeLink(it) => react::belief::linked(world, ctx, it),
         Fact::RuntimeStatus(it) => react::belief::stated(world, ctx, it),
         Fact::RuntimeEvent(it) => world.beliefs.told(ctx, &it),

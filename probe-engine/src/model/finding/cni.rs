@@ -6,7 +6,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
-use crate::model::{fact::CniCommand, time::Nanoseconds};
+use crate::model::{
+    fact::{CniCommand, ProcessState, RunState, ThreadState},
+    process::Process,
+    time::Nanoseconds,
+};
 
 /// CNI ADD or DEL fails and is tried again.
 #[serde_as]
@@ -97,9 +101,97 @@ pub struct CniSlow {
     pub took: Duration,
     /// It still runs.
     pub open: bool,
-    /// The folders of host-local that are not in its usual one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub stores: Vec<String>,
+    /// What the call waits for, if it still runs and that was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<CniWait>,
+}
+
+/// What a call waits for: the plugin's process, or the program that it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CniWait {
+    pub process: Process,
+    #[serde(rename = "for")]
+    pub form: CniWaitForm,
+    /// The function of the kernel in which it waits (`wchan`). None: it runs, or the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+}
+
+closed_set! {
+    pub enum CniWaitForm {
+        /// A signal or a debugger has stopped it.
+        Continue,
+        /// Its cgroup is frozen.
+        Thaw,
+        /// The kernel's lock of the network configuration (rtnl).
+        NetworkLock,
+        /// Something in the kernel, most likely a disk or a file server.
+        Kernel,
+        /// A file lock that another process holds.
+        FileLock,
+        /// Nothing: it works.
+        Nothing,
+        /// Input from a pipe. A plugin gets its configuration from one.
+        Input,
+        /// The end of a program that it started.
+        Program,
+        /// The answer of another process, or another event.
+        Answer,
+        /// The end of a pause that it makes.
+        Pause,
+    }
+}
+
+/// The functions of the kernel (5.10 to 7.2) in which a thread waits for something that has a name, by a part
+/// of their names.
+const WAITS: [(&str, Option<CniWaitForm>); 18] = [
+    ("rtnl", Some(CniWaitForm::NetworkLock)),
+    ("rtnetlink", Some(CniWaitForm::NetworkLock)),
+    ("lock_inode_wait", Some(CniWaitForm::FileLock)),
+    ("setlk", Some(CniWaitForm::FileLock)),
+    ("pipe_read", Some(CniWaitForm::Input)),
+    // A thread that waits for another one says nothing.
+    ("futex", None),
+    ("do_wait", Some(CniWaitForm::Program)),
+    ("wait4", Some(CniWaitForm::Program)),
+    ("poll", Some(CniWaitForm::Answer)),
+    ("select", Some(CniWaitForm::Answer)),
+    ("unix_stream", Some(CniWaitForm::Answer)),
+    ("unix_wait", Some(CniWaitForm::Answer)),
+    ("sk_wait", Some(CniWaitForm::Answer)),
+    ("inet_wait", Some(CniWaitForm::Answer)),
+    ("inet_csk", Some(CniWaitForm::Answer)),
+    ("wait_for_more_packets", Some(CniWaitForm::Answer)),
+    ("wait_woken", Some(CniWaitForm::Answer)),
+    ("nanosleep", Some(CniWaitForm::Pause)),
+];
+
+impl CniWait {
+    /// Returns what a process waits for, by what its threads do. The threads of one program wait for
+    /// different things, and the first form of [`CniWaitForm`] counts.
+    pub(crate) fn of(process: &Process, seen: &ProcessState) -> Option<Self> {
+        let all = seen.threads.iter().filter_map(|it| Some((form(seen.state, it)?, &it.function)));
+        let (form, function) = all.min_by_key(|(form, _)| *form)?;
+        Some(Self { process: process.clone(), form, function: function.clone() })
+    }
+}
+
+fn form(process: RunState, it: &ThreadState) -> Option<CniWaitForm> {
+    if matches!(process, RunState::Stopped | RunState::Traced) {
+        return Some(CniWaitForm::Continue);
+    }
+    if it.is_frozen() {
+        return Some(CniWaitForm::Thaw);
+    }
+    let function = it.function.as_deref().unwrap_or_default();
+    let known = WAITS.iter().find(|(part, _)| function.contains(part)).and_then(|(_, form)| *form);
+    match it.state {
+        RunState::Uninterruptible => known.or(Some(CniWaitForm::Kernel)),
+        RunState::Running => Some(CniWaitForm::Nothing),
+        RunState::Sleeping | RunState::Stopped | RunState::Traced | RunState::Ended | RunState::Other => {
+            known
+        }
+    }
 }
 
 /// Many CNI plugins run at once, and the oldest of them does not end.

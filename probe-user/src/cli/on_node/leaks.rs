@@ -222,14 +222,15 @@ mod tests {
         let socket = root.path().join("agent.sock");
         let listener = UnixListener::bind(&socket).expect("a socket");
         let agent = thread::spawn(move || {
-            listener.accept().expect("a client");
-            listener
+            // It does not answer while its end of the connection is open.
+            let client = listener.accept().expect("a client");
+            (listener, client)
         });
         let socket = socket.to_str().expect("a name");
         let Typed { leaks } = Typed::parse_from(["leaks", "--socket", socket]);
         let (_, has_agent) = leaks.confirmed();
         assert_eq!((has_agent, leaks.balance(has_agent)), (false, Ok(String::new())));
-        let listener = agent.join().expect("a client");
+        let (listener, _client) = agent.join().expect("a client");
         listener.set_nonblocking(true).expect("a socket");
         assert!(listener.accept().is_err(), "it was asked again");
     }

@@ -16,6 +16,14 @@ fn unresponsive(since: u64) -> Finding {
     finding(it, &["socket"], &[], since)
 }
 
+/// A slow ADD of which it is known what it waits for.
+fn waiting(form: CniWaitForm) -> Finding {
+    let it = slow("ADD", true, "a", 6);
+    let Kind::CniSlow(slow) = it.kind.clone() else { return it };
+    let waits = Some(CniWait { process: Process::default(), form, function: None });
+    Finding { kind: CniSlow { waits, ..slow }.into(), ..it }
+}
+
 /// A daemon does not come up since then.
 fn not_up(daemon: &str, since: u64) -> Finding {
     let it = DaemonFailing {
@@ -165,7 +173,11 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
     let range = || pool("10.0.0.0/24", 0, 100);
     let later_address = |it: Finding| Finding { since: at(7200), opened_at: at(7260), ..it };
     let rows: Vec<(Finding, Finding, Twins)> = vec![
-        (queue(), slow("ADD", true, "a", 6), vec![(closed(queue(), 90), slow("DEL", true, "a", 7200))]),
+        (
+            queue(),
+            slow("ADD", true, "a", 6),
+            vec![(closed(queue(), 90), slow("DEL", true, "a", 7200)), (queue(), waiting(CniWaitForm::Pause))],
+        ),
         (
             slow("ADD", true, "a", 6),
             add(None),
@@ -403,6 +415,14 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             unresponsive(5),
             abandoned(5),
             vec![(closed(unresponsive(5), 100), abandoned(300)), (unresponsive(300), abandoned(5))],
+        ),
+        (
+            unresponsive(5),
+            waiting(CniWaitForm::Input),
+            vec![
+                (unresponsive(5), waiting(CniWaitForm::FileLock)),
+                (unresponsive(5), slow("ADD", true, "a", 6)),
+            ],
         ),
     ];
     let kinds = |cause: &Finding, effect: &Finding| (cause.kind.into_str(), effect.kind.into_str());

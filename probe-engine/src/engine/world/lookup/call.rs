@@ -49,8 +49,15 @@ pub(crate) fn begun(
     variables: CniVariables,
     delegated: bool,
 ) -> Call {
-    let around = around(world, task.parent);
     let container = variables.container_id.as_deref().and_then(ContainerId::parse);
+    let around = around(world, task.parent).or_else(|| {
+        // No hook saw the process between: a plugin that is a shell script has forked itself.
+        let is_direct = delegated || task.parent == caller || world.processes.get(task.parent).is_some();
+        let open = if is_direct { None } else { container.as_ref() };
+        host_calls(world, open)
+            .filter(|call| call.caller == caller && call.call.command == variables.command)
+            .max_by_key(|call| (call.call.ifname == variables.ifname, call.at))
+    });
     // No plugin is above one that a daemon in a container runs.
     let above = around.or_else(|| {
         let open = if delegated { container.as_ref() } else { None };
@@ -72,6 +79,7 @@ pub(crate) fn begun(
         path: filename.to_owned(),
         caller,
         cut_off_at,
+        looked: None,
         call: Arc::new(CniCall {
             command,
             plugin,

@@ -6,11 +6,15 @@ use probe_common::{
 };
 
 use crate::{
-    engine::world::{World, argv, daemon::runtime_named, table::process::Process},
+    engine::world::{
+        World, argv,
+        daemon::runtime_named,
+        table::process::{Process, State},
+    },
     model::{change, id::TaskKey, time::Timestamp},
 };
 
-/// At most this many ancestors of a killer are looked at.
+/// At most this many ancestors or descendants of a process are looked at.
 const ANCESTORS: usize = 8;
 
 /// When a runtime was first seen to send it a fatal signal.
@@ -31,6 +35,18 @@ pub(crate) fn runtime_of(world: &World, process: TaskKey) -> Option<&'static Run
         Some(helper) => (helper.form == Some(Form::Shim)).then_some(&CONTAINERD),
         None => runtime_named(comm),
     }
+}
+
+/// Returns the program that works for a process now: the latest that it started, or the latest of that one.
+pub(crate) fn innermost(world: &World, it: &change::Process) -> change::Process {
+    let mut found = it.clone();
+    for _ in 0..ANCESTORS {
+        let running = world.processes.values().filter(|row| row.state == State::Running);
+        let started = running.filter(|row| row.parent == found.key && row.key != found.key);
+        let Some(row) = started.max_by_key(|row| (row.executed_at, row.key)) else { break };
+        found = change::Process { key: row.key, comm: row.comm.clone(), parent: row.parent };
+    }
+    found
 }
 
 /// Whether a process belongs to a runtime: it or one of its ancestors makes, monitors or ends containers. A

@@ -9,12 +9,17 @@ use crate::{
         world::{
             EventContext, World,
             lookup::{self, call::Kind},
-            table::{call::Call, presence::Voucher, process::State},
+            table::{
+                call::{Call, Looked},
+                presence::Voucher,
+                process::State,
+            },
         },
     },
     model::{
-        change::{ChangeKind, End, StopReason},
-        fact::{CniVariables, NameSource, Origin, Task},
+        change::{ChangeKind, End, Question, StopReason},
+        fact::{CniVariables, NameSource, Origin, ProcessState, Task},
+        finding::CniWait,
         id::TaskKey,
         recovery::TimedSource,
         time::Timestamp,
@@ -153,5 +158,24 @@ pub(crate) fn may_be_over(world: &mut World, ctx: EventContext, key: TaskKey) {
     let is_over = world.processes.get(key).is_some_and(|row| row.state != State::Running);
     if is_over && let Some(call) = world.calls.remove(&key) {
         finished(world, ctx, call, None);
+    }
+}
+
+/// Asks what an open call waits for.
+pub(crate) fn look(world: &mut World, key: TaskKey, now: Timestamp) {
+    let Some(call) = world.calls.get(&key) else { return };
+    let process = lookup::process::innermost(world, &call.call.process);
+    world.ask(Question::Process { process: process.key });
+    if let Some(call) = world.calls.get_mut(&key) {
+        call.looked = Some(Looked { at: now, process, waits: None });
+    }
+}
+
+/// Notes what the processes of open calls wait for.
+pub(crate) fn looked_at(world: &mut World, it: &ProcessState) {
+    for looked in world.calls.values_mut().filter_map(|call| call.looked.as_mut()) {
+        if looked.process.key == it.process {
+            looked.waits = CniWait::of(&looked.process, it);
+        }
     }
 }

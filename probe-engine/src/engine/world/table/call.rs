@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::{
     change::CniCall,
     fact::{Origin, PodName},
+    finding::CniWait,
     id::{ContainerId, TaskKey},
+    process::Process,
     time::Timestamp,
 };
 
@@ -32,4 +34,16 @@ pub struct Call {
     /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cut_off_at: Option<Timestamp>,
+    /// The latest question for what it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) looked: Option<Looked>,
+}
+
+/// A question for what a call waits for, with the answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Looked {
+    pub(crate) at: Timestamp,
+    /// The plugin's process, or the program that it runs.
+    pub(crate) process: Process,
+    pub(crate) waits: Option<CniWait>,
 }

@@ -236,8 +236,17 @@ impl<'a> Assembly<'a> {
         let timer = Timer::new(telling.collect());
         let stores = opened.stores;
         let elsewhere = Mutex::new(session.engine().stores().filter_map(elsewhere_in).collect());
-        let files =
-            Files { root, hierarchy, layout, stores, elsewhere, unreadable, reading, records_first, runtimes };
+        let files = Files {
+            root,
+            hierarchy,
+            layout,
+            stores,
+            elsewhere,
+            unreadable,
+            reading,
+            records_first,
+            runtimes,
+        };
         let mut routes = sources.routes(netlink, files, followed)?;
         routes.ledger = sources.ledger(ledger)?;
         if let Some(logger) = logger {

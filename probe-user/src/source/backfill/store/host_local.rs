@@ -147,7 +147,8 @@ mod tests {
 
     use super::{
         super::reading::{id, read_with, told, write},
-        Configured, HOST_LOCAL, HostLocal, Memory, Path, PathBuf, Store, StoreKind, elsewhere_in, parse, store,
+        Configured, HOST_LOCAL, HostLocal, Memory, Path, PathBuf, Store, StoreKind, elsewhere_in, parse,
+        store,
     };
     use crate::model::fact::Network;
 
@@ -203,7 +204,8 @@ mod tests {
         symlink("ipam", root.path().join("srv/same")).expect("a link");
         let mut memory = Memory::default();
         for data_dir in ["/srv/ipam", "/srv/same"] {
-            let read = read_with(&HostLocal, root.path(), &mut memory, &[network("old", Some(data_dir))], 0).0;
+            let read =
+                read_with(&HostLocal, root.path(), &mut memory, &[network("old", Some(data_dir))], 0).0;
             assert_eq!(read.map(|it| it.store.path).as_deref(), Some("/srv/ipam/old"));
             assert_eq!(Vec::from_iter(&memory.elsewhere), [&("/srv/ipam".into(), "old".to_owned())]);
         }

@@ -15,9 +15,9 @@ use crate::{
         },
         finding::{
             AbandonedSandbox, AbandonedStore, Blind, BlindSpot, Cause, CniFailing, CniQueue, CniSlow,
-            CniWrongDel, Contradiction, DaemonFailing, Duplicate, DuplicateAddress, DuplicateContainer,
-            DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress, LostNetwork, Many, Message,
-            MissedRuntimeEvent, NodeNetworkUnready, OrphanNetns, OrphanSandbox, OutOfOrder,
+            CniWait, CniWaitForm, CniWrongDel, Contradiction, DaemonFailing, Duplicate, DuplicateAddress,
+            DuplicateContainer, DuplicateSandbox, FindingKind, Key, Kind, LeakedAddress, LostNetwork, Many,
+            Message, MissedRuntimeEvent, NodeNetworkUnready, OrphanNetns, OrphanSandbox, OutOfOrder,
             OwnerlessReservation, PhantomSandbox, PoolExhaustion, RuntimeUnresponsive, SandboxesReplaced,
             Severity, Stage, StaleRuntimeStatus, StartCause, StartStep, StopStep, StoreRef, StuckCgroup,
             StuckNetnsTeardown, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
@@ -218,7 +218,11 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             command: "ADD".to_owned(),
             took: second,
             open: true,
-            stores: vec!["/srv/ipam/podnet".to_owned()],
+            waits: Some(CniWait {
+                process: process(),
+                form: CniWaitForm::FileLock,
+                function: Some("locks_lock_inode_wait".to_owned()),
+            }),
         }),
         Kind::CniQueue(CniQueue { waiting: 20, oldest: second, plugin: plugin() }),
         Kind::PoolExhaustion(PoolExhaustion {
