@@ -5,6 +5,8 @@
 //! up, however long that takes); a pod that has another sandbox on record (`duplicate_sandbox` covers that);
 //! anything while a runtime's records cannot be read whole, or between a gap and the listing that closes it.
 
+use std::fmt::Write as _;
+
 use super::{
     DetectContext, Detection, Verdict,
     index::{Marks, Subjects},
@@ -23,7 +25,10 @@ use crate::{
         finding::{Explain, OrphanSandbox, Severity},
         id::ContainerId,
     },
-    words::{escape::escaped, shell::crictl},
+    words::{
+        escape::escaped,
+        shell::{crictl, lines, quoted},
+    },
 };
 
 /// The processes that run for a sandbox besides its pause process, by the first letters of their names. The
@@ -96,13 +101,84 @@ impl Explain for OrphanSandbox {
          Nothing will stop it."
     }
 
-    fn repair(&self, _sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+    fn repair(&self, sandboxes: &[ContainerId], runtimes: &[String]) -> Vec<String> {
+        let pid = self.process.key.pid;
         let mut all = vec![
-            "# Look at the process before you stop it: a runtime that restarts may take the sandbox up again."
+            "# Look at the process before you end it: a runtime that restarts may take the sandbox up again."
                 .to_owned(),
-            format!("ps -o pid,ppid,lstart,cgroup,args -p {}", self.process.key.pid),
+            format!("ps -o pid,ppid,lstart,cgroup,args -p {pid}"),
         ];
-        all.extend(crictl(runtimes).map(|crictl| format!("{crictl} pods")));
+        if let Some(id) = sandboxes.first() {
+            all.extend(lines(&[
+                "# If no runtime has the sandbox on record, this ends the task that containerd may still have for it, or else the",
+                "# process, if that is still one of this sandbox:",
+            ]));
+            all.push(end_if_forgotten(id, pid, runtimes));
+        }
         all
+    }
+}
+
+/// Ends what runs for a sandbox if each runtime answers that it does not know the sandbox.
+fn end_if_forgotten(id: &ContainerId, pid: u32, runtimes: &[String]) -> String {
+    let mut command = String::new();
+    for crictl in crictl(runtimes) {
+        _ = write!(command, "known=$({crictl} pods -q --no-trunc --id {id}) && [ -z \"$known\" ] && ");
+    }
+    let kill = format!("grep -qaF {id} /proc/{pid}/cmdline /proc/{pid}/cgroup && kill {pid}");
+    let containerd = runtimes.iter().find(|socket| socket.contains("containerd"));
+    if let Some(socket) = containerd.and_then(|socket| quoted(socket)) {
+        let task = format!("ctr --address {socket} -n k8s.io tasks delete --force {id}");
+        command + &format!("{{ {task} || {{ {kill}; }}; }}")
+    } else {
+        command + &kill
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs,
+        os::unix::fs::PermissionsExt as _,
+        process::{Command, Stdio},
+    };
+
+    use super::{ContainerId, end_if_forgotten};
+
+    /// What runs is ended only if the runtime answers and has forgotten the sandbox, and if the process is
+    /// still one of the sandbox.
+    #[test]
+    fn only_what_the_runtime_has_forgotten_is_ended() {
+        let tools = tempfile::tempdir().expect("a folder");
+        let id = ContainerId::parse(&"5a".repeat(32)).expect("an id");
+        let path = format!("{}:/usr/bin:/bin", tools.path().display());
+        for (crictl, ctr, is_own, is_killed) in [
+            ("exit 0", "exit 1", true, true),
+            ("exit 0", "exit 0", true, false),
+            ("exit 0", "exit 1", false, false),
+            ("echo known", "exit 1", true, false),
+            ("exit 1", "exit 1", true, false),
+        ] {
+            for (name, does) in [("crictl", crictl), ("ctr", ctr)] {
+                let tool = tools.path().join(name);
+                fs::write(&tool, format!("#!/bin/sh\n{does}\n")).expect("a script");
+                fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
+            }
+            let own = if is_own { id.as_str() } else { "other" };
+            // A shell keeps its arguments, as a shim does.
+            let mut shim = Command::new("sh");
+            shim.args(["-c", "read line", "shim", own]).stdin(Stdio::piped());
+            let mut shim = shim.spawn().expect("a process");
+            let sockets = ["/run/containerd/containerd.sock".to_owned()];
+            let command = end_if_forgotten(&id, shim.id(), &sockets);
+            Command::new("sh").args(["-c", &command]).env("PATH", &path).output().expect("a shell");
+            if is_killed {
+                shim.wait().expect("its end");
+            } else {
+                assert_eq!(shim.try_wait().expect("a child"), None, "{crictl}, {ctr}");
+                shim.kill().expect("a process");
+                shim.wait().expect("its end");
+            }
+        }
     }
 }
