@@ -30,6 +30,7 @@
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
 //! 3s    container NAME in S exits CODE         | is stopped: by the runtime, with SIGTERM
+//! 3s    container NAME in S is killed|ended by COMM   by SIGKILL or SIGTERM of one process of the node
 //! 4s    stop S [del-fails|del-hollow|no-del]   StopPodSandbox
 //! 5s    remove S [del-fails|del-hollow|no-del] RemovePodSandbox
 //! 5s    vm of S gives way                      its first process ends, and the virtual machine runs on
@@ -228,6 +229,9 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["container", name, "in", sandbox, "is", "stopped"] => sim.container_stops(name, sandbox),
         ["del", name, network, "in", "process", "of", other] => sim.del_in_process(name, network, other),
         ["del", name, network, "in", other] => sim.del_in(name, network, other),
+        ["container", name, "in", sandbox, "is", how @ ("killed" | "ended"), "by", by] => {
+            sim.container_is_killed(name, sandbox, by, if *how == "killed" { 9 } else { 15 });
+        }
         ["stop", name, how @ ..] => sim.stop(name, del(how)?),
         ["remove", name, how @ ..] => sim.remove(name, del(how)?),
         ["kill", "pause", "of", name, "by", who] => {
@@ -368,6 +372,11 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::SandboxesReplaced(SandboxesReplaced { daemon, count, .. }) => {
             (String::new(), format!("{daemon} x{count}"))
+        }
+        Kind::RestartedInBulk(it) => {
+            let killer = it.killer.as_ref().map(|by| &by.comm);
+            let by = it.daemon.as_ref().or(killer).cloned().unwrap_or_default();
+            (String::new(), format!("{by} {} of {}", it.containers, it.count))
         }
         Kind::CniWrongDel(CniWrongDel { how, plugin, count, .. }) => {
             (format!("{how:?}"), format!("{plugin} x{count}"))

@@ -15,9 +15,9 @@ use crate::model::{
     finding::{
         AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, DaemonFailing, Duplicate,
         DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message, NodeNetworkUnready,
-        OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion, RuntimeUnresponsive,
-        SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep, StuckCgroup, StuckStart,
-        StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+        OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion, RestartedInBulk,
+        RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep,
+        StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,
