@@ -4,6 +4,7 @@
 //! # Comments explain the story.
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
+//! 0s    kubelet starts as VERSION              with an executable of this version
 //! 5s    kubelet|runtime fails CODE             it ends by itself | is stopped: by systemd
 //! 5s    runtime is asked                       a program of its name is run for its configuration, and fails
 //! 5s    kubelet|runtime says of itself TEXT…   it logs why it ends
@@ -167,6 +168,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["runtime", "starts"] => sim.runtime_starts(),
         ["runtime", "dies"] => sim.runtime_dies(),
         ["kubelet", "starts"] => sim.kubelet_starts(),
+        ["kubelet", "starts", "as", version] => sim.kubelet_starts_as(version),
         ["kubelet", "dies"] => sim.kubelet_dies(),
         [by @ ("kubelet" | "runtime"), "fails", code] => {
             sim.daemon_fails(by, code.parse().map_err(|_error| "an exit code")?);
@@ -376,7 +378,8 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         Kind::RestartedInBulk(it) => {
             let killer = it.killer.as_ref().map(|by| &by.comm);
             let by = it.daemon.as_ref().or(killer).cloned().unwrap_or_default();
-            (String::new(), format!("{by} {} of {}", it.containers, it.count))
+            let versions: Vec<&str> = it.was.iter().chain(&it.is).map(String::as_str).collect();
+            (String::new(), format!("{by} {} of {} {}", it.containers, it.count, versions.join(" ")))
         }
         Kind::CniWrongDel(CniWrongDel { how, plugin, count, .. }) => {
             (format!("{how:?}"), format!("{plugin} x{count}"))

@@ -1,6 +1,6 @@
 # The kubelet was upgraded, takes the containers of three of four pods for changed, and restarts them.
 0s    runtime starts
-0s    kubelet starts
+0s    kubelet starts as v1.30.8
 1s    sandbox a of web-0 on podnet 10.88.0.2
 1s    container main in a starts
 2s    sandbox b of web-1 on podnet 10.88.0.3
@@ -11,7 +11,7 @@
 4s    container main in d starts
 5s    container proxy in b starts
 60s   kubelet dies
-61s   kubelet starts
+61s   kubelet starts as v1.31.4
 65s   container main in a is stopped
 66s   container main in a starts
 67s   container main in b is stopped
@@ -21,4 +21,4 @@
 71s   container proxy in b is stopped
 72s   container proxy in b starts
 9m    end
-expect confirmed restarted_in_bulk kubelet 4 of 3 a b c since 65s
+expect confirmed restarted_in_bulk kubelet 4 of 3 kubelet v1.30.8 kubelet v1.31.4 a b c since 65s

@@ -240,10 +240,15 @@ fn blamed(ctx: &DetectContext<'_>, by: &EndedBy) -> RestartedInBulk {
         EndedBy::Process(process) => it.killer = Some(process.clone()),
         EndedBy::Daemon(daemon @ LastStarted { comm, .. }) => {
             it.daemon = Some(comm.clone());
-            if let Some(restart) = lookup::restart::ended_by(ctx.world, daemon)
-                && let Some(is) = restart.is.as_ref().filter(|is| **is != restart.was)
+            let restart = lookup::restart::ended_by(ctx.world, daemon);
+            let programs = restart.and_then(|it| Some((&it.was, it.is.as_ref()?)));
+            // The name alone is that of a program whose version is not known.
+            if let Some((was, is)) = programs
+                && was != is
+                && was != comm
+                && is != comm
             {
-                (it.was, it.is) = (Some(restart.was.clone()), Some(is.clone()));
+                (it.was, it.is) = (Some(was.clone()), Some(is.clone()));
             }
         }
     }

@@ -339,7 +339,7 @@ pub struct SandboxesReplaced {
 pub struct RestartedInBulk {
     /// The daemon that had started moments before. Not there: a process killed the containers.
     pub daemon: Option<String>,
-    /// The daemon's program before and now, if they differ.
+    /// The daemon's program before and now, each with its version, if these are known and differ.
     pub was: Option<String>,
     pub is: Option<String>,
     pub killer: Option<Process>,
