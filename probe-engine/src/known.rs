@@ -21,7 +21,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use crate::model::fact::Speaker;
-pub use file::{Condition, FileError, PLANNED, Problem};
+pub use file::{Condition, FileError, Problem};
 pub use pattern::{Pattern, PatternError};
 pub use release::{Fix, FixedIn, Line, NotAVersion, Release};
 pub use template::plain;

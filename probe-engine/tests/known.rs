@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use probe_engine::{
-    known::{Catalogue, Condition, PLANNED, Problem, Speaker},
+    known::{Catalogue, Condition, Problem, Speaker},
     model::{
         change::{Finding, Process},
         fact::{CniCommand, NodeFolders, PodName, ProgramFound, Said},
@@ -24,7 +24,6 @@ use probe_engine::{
 };
 use schemars::schema_for;
 use serde_json::Value;
-use strum::VariantNames as _;
 
 /// The longest message that is kept of a log.
 const MAX_SAYS: usize = 512;
@@ -396,17 +395,11 @@ fn a_problem_of_a_runtime_is_that_runtime_s() {
 
 #[test]
 fn kinds_and_members_exist() -> Result<()> {
-    for planned in PLANNED {
-        ensure!(!Kind::VARIANTS.contains(&planned), "{planned} is no longer planned");
-    }
     let schema = serde_json::to_value(schema_for!(Detail<'static>))?;
     let definitions = schema["$defs"].as_object().context("no definitions")?;
     for (problem, condition) in conditions() {
         ensure!(!condition.kinds.is_empty(), "{}: no kind", problem.id);
         for kind in &condition.kinds {
-            if PLANNED.contains(&&**kind) {
-                continue;
-            }
             let found: FindingKind = serde_json::from_value(Value::from(&**kind))
                 .with_context(|| format!("{}: {kind}", problem.id))?;
             let members = &definitions[found.word()]["properties"];

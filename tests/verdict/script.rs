@@ -4,6 +4,7 @@
 //! # Comments explain the story.
 //! 0s    runtime starts                         | dies
 //! 0s    kubelet starts                         | dies
+//! 0s    kubelet starts as VERSION              with an executable of this version
 //! 5s    kubelet|runtime fails CODE             it ends by itself | is stopped: by systemd
 //! 5s    runtime is asked                       a program of its name is run for its configuration, and fails
 //! 5s    kubelet|runtime says of itself TEXT…   it logs why it ends
@@ -30,6 +31,7 @@
 //! 2s    sandbox S runs                         the rest of RunPodSandbox
 //! 3s    container NAME in S starts             | fails: its program cannot be run
 //! 3s    container NAME in S exits CODE         | is stopped: by the runtime, with SIGTERM
+//! 3s    container NAME in S is killed|ended by COMM   by SIGKILL or SIGTERM of one process of the node
 //! 4s    stop S [del-fails|del-hollow|no-del]   StopPodSandbox
 //! 5s    remove S [del-fails|del-hollow|no-del] RemovePodSandbox
 //! 5s    vm of S gives way                      its first process ends, and the virtual machine runs on
@@ -166,6 +168,7 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["runtime", "starts"] => sim.runtime_starts(),
         ["runtime", "dies"] => sim.runtime_dies(),
         ["kubelet", "starts"] => sim.kubelet_starts(),
+        ["kubelet", "starts", "as", version] => sim.kubelet_starts_as(version),
         ["kubelet", "dies"] => sim.kubelet_dies(),
         [by @ ("kubelet" | "runtime"), "fails", code] => {
             sim.daemon_fails(by, code.parse().map_err(|_error| "an exit code")?);
@@ -228,6 +231,9 @@ pub(crate) fn step(sim: &mut Sim, words: &[&str]) -> Result<(), String> {
         ["container", name, "in", sandbox, "is", "stopped"] => sim.container_stops(name, sandbox),
         ["del", name, network, "in", "process", "of", other] => sim.del_in_process(name, network, other),
         ["del", name, network, "in", other] => sim.del_in(name, network, other),
+        ["container", name, "in", sandbox, "is", how @ ("killed" | "ended"), "by", by] => {
+            sim.container_is_killed(name, sandbox, by, if *how == "killed" { 9 } else { 15 });
+        }
         ["stop", name, how @ ..] => sim.stop(name, del(how)?),
         ["remove", name, how @ ..] => sim.remove(name, del(how)?),
         ["kill", "pause", "of", name, "by", who] => {
@@ -368,6 +374,12 @@ pub(crate) fn line(it: &Finding, drive: &Drive) -> String {
         }
         Kind::SandboxesReplaced(SandboxesReplaced { daemon, count, .. }) => {
             (String::new(), format!("{daemon} x{count}"))
+        }
+        Kind::RestartedInBulk(it) => {
+            let killer = it.killer.as_ref().map(|by| &by.comm);
+            let by = it.daemon.as_ref().or(killer).cloned().unwrap_or_default();
+            let versions: Vec<&str> = it.was.iter().chain(&it.is).map(String::as_str).collect();
+            (String::new(), format!("{by} {} of {} {}", it.containers, it.count, versions.join(" ")))
         }
         Kind::CniWrongDel(CniWrongDel { how, plugin, count, .. }) => {
             (format!("{how:?}"), format!("{plugin} x{count}"))

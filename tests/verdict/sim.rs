@@ -142,6 +142,8 @@ pub(crate) struct Sim {
     deleted: BTreeSet<PodUid>,
     /// What was said about pods: when, and about which. No pod: a daemon said it about itself.
     said: Vec<(Timestamp, String, Said)>,
+    /// Processes of the node that end containers, by name.
+    killers: BTreeMap<String, Task>,
     /// Containers of no pod by name: their id and their monitor's pid.
     plain: BTreeMap<String, (ContainerId, u32)>,
     /// Whether pods have limits, which hold them back for half of all time.
@@ -207,6 +209,7 @@ impl Sim {
             unanswered: None,
             said: Vec::new(),
             deleted: BTreeSet::new(),
+            killers: BTreeMap::new(),
             plain: BTreeMap::new(),
             limited: false,
         }

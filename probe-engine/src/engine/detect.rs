@@ -39,6 +39,7 @@ mod pages;
 mod phantom_sandbox;
 mod pool;
 mod pool_exhaustion;
+mod restarted_in_bulk;
 mod rule;
 mod runtime_unresponsive;
 mod sandboxes_replaced;
@@ -218,6 +219,7 @@ fn detectors() -> Vec<Box<dyn Detector>> {
         ByScan::detector(FindingKind::OwnerlessReservation, ownerless_reservation::detect),
         BySubject::detector(FindingKind::DuplicateSandbox, duplicate_sandbox::gather),
         BySubject::detector(FindingKind::SandboxesReplaced, sandboxes_replaced::gather),
+        BySubject::and_scan(FindingKind::RestartedInBulk, restarted_in_bulk::gather),
         BySubject::<TeardownOutOfOrder>::each(FindingKind::TeardownOutOfOrder),
         BySubject::detector(FindingKind::CniFailing, cni_failing::gather),
         BySubject::detector(FindingKind::CniWrongDel, cni_wrong_del::gather),

@@ -29,9 +29,6 @@ pub(super) fn built_in() -> Vec<Problem> {
     all
 }
 
-/// Kinds of findings that are planned. A problem of such a kind is found as soon as there is the kind.
-pub const PLANNED: [&str; 1] = ["restarted_in_bulk"];
-
 /// A problem that others have had too.
 #[skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -147,7 +144,7 @@ impl Problem {
                 return Err(FileError::NoKind);
             }
             for kind in &condition.kinds {
-                if !Kind::VARIANTS.contains(&&**kind) && !PLANNED.contains(&&**kind) {
+                if !Kind::VARIANTS.contains(&&**kind) {
                     return Err(FileError::UnknownKind { kind: kind.clone() });
                 }
             }
@@ -205,13 +202,13 @@ impl Problem {
         Ok(())
     }
 
-    /// Whether sandprobe can find it: its kinds exist, and the words that it needs are read.
+    /// Whether sandprobe can find it: the words that it needs are read.
     #[must_use]
     pub fn is_looked_for(&self) -> bool {
         self.conditions.iter().any(|condition| {
-            let mut kinds = condition.kinds.iter().filter(|kind| !PLANNED.contains(&&***kind));
+            let mut kinds = condition.kinds.iter();
             match (&condition.words, condition.from) {
-                (None, _) => kinds.next().is_some(),
+                (None, _) => true,
                 (Some(_), None) => false,
                 (Some(_), Some(Speaker::Plugin)) => kinds.any(|kind| kind == "cni_failing"),
                 (Some(_), Some(Speaker::Runtime | Speaker::Kubelet)) => {

@@ -30,7 +30,8 @@ use crate::model::{
 
 pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
-    Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, NESTED, SIGKILL, Signaled, Task,
+    Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, NESTED, SIGKILL, SIGTERM, Signaled,
+    Task,
 };
 pub use held::HeldRequests;
 pub use image::{ImageWork, Pull, Span};

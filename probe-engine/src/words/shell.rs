@@ -129,29 +129,36 @@ pub(crate) fn kubelet_in_journal() -> Vec<String> {
     ]
 }
 
-/// Returns the command that shows why the runtimes and the kubelet replace sandboxes.
+/// Returns the command that shows what the runtimes and the kubelet said with these words, which are a
+/// pattern between quotes.
 #[must_use]
-pub(crate) fn sandboxes_in_journal() -> String {
-    format!("journalctl {}-u kubelet --since -30min | grep -i sandbox", units())
+pub(crate) fn in_journal(words: &str) -> String {
+    format!("journalctl {}-u kubelet --since -30min | grep -i {words}", units())
 }
 
 /// Returns the commands that show why a runtime or a kubelet did not start, and start it. `daemon`: the name
 /// of its program, `start`: when to start it.
 #[must_use]
 pub(crate) fn unit_commands(daemon: &str, start: &str) -> Vec<String> {
-    let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
-    let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
-    let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();
-    // A unit has the name of its program, the beginning of it (docker, cri-docker, k3s) or more (MicroK8s).
-    let own = units.iter().filter(|unit| daemon.starts_with(**unit) || unit.ends_with(daemon));
-    let own = own.max_by_key(|unit| unit.len());
-    let unit = own.copied().or(units.first().copied()).unwrap_or(daemon);
+    let unit = unit_of(daemon);
     vec![
         "# What it said last, and what became of it:".to_owned(),
         format!("journalctl -u {unit} -n 50 --no-pager"),
         format!("# {start}"),
         format!("systemctl reset-failed {unit}; systemctl restart {unit}"),
     ]
+}
+
+/// Returns the most likely unit of a runtime or a kubelet. `daemon`: the name of its program.
+#[must_use]
+pub(crate) fn unit_of(daemon: &str) -> &str {
+    let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
+    let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
+    let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();
+    // A unit has the name of its program, the beginning of it (docker, cri-docker, k3s) or more (MicroK8s).
+    let own = units.iter().filter(|unit| daemon.starts_with(**unit) || unit.ends_with(daemon));
+    let own = own.max_by_key(|unit| unit.len());
+    own.copied().or(units.first().copied()).unwrap_or(daemon)
 }
 
 /// Returns the units of all runtimes and distributions as options of journalctl.

@@ -1,5 +1,5 @@
-//! Three stories whose findings take a minute or more. They happen at the same time on one node under one
-//! agent. The test of each story checks its own findings, and that only the three stories have any.
+//! Four stories whose findings take a minute or more. They happen at the same time on one node under one
+//! agent. The test of each story checks its own findings, and that only the four stories have any.
 
 use std::{collections::BTreeMap, sync::OnceLock, time::Duration};
 
@@ -12,13 +12,20 @@ use tests::{
 };
 
 use super::{
-    REDUNDANT, failing::FailingPods, findings, left::Records, rarer::Kubelet, until_confirmed,
+    REDUNDANT, bulk::Bulk, failing::FailingPods, findings, left::Records, rarer::Kubelet, until_confirmed,
     wait_for_candidates, watch_store,
 };
 
 /// The kinds of the findings, each of one finding.
-const KINDS: [&str; 5] =
-    ["daemon_failing", "duplicate_sandbox", "phantom_sandbox", "teardown_out_of_order", "unverified_release"];
+const KINDS: [&str; 7] = [
+    "daemon_failing",
+    "duplicate_sandbox",
+    "phantom_sandbox",
+    "restarted_in_bulk",
+    "restarted_in_bulk",
+    "teardown_out_of_order",
+    "unverified_release",
+];
 
 /// What the agent found, and what happened.
 pub(super) struct Seen {
@@ -35,11 +42,15 @@ pub(super) fn seen() -> Result<&'static Seen> {
 }
 
 fn run() -> Result<Seen> {
-    let _kubelet = Kubelet::start()?;
+    let before = Kubelet::start()?;
     let mut node = Node::start_keyed(Faults::default())?;
     // The agent does not know the plugin's store.
     let mut stream = watch_store(None)?;
     let mut kubelet = node.kubelet()?;
+    let bulk = Bulk::start(&mut kubelet)?;
+    drop(before);
+    let _kubelet = Kubelet::start()?;
+    bulk.restart(&mut kubelet)?;
     let failing = FailingPods::start(&mut kubelet)?;
     let records = Records::leave(&mut kubelet)?;
     let mut stage = Stage::new(&mut node)?;
@@ -47,6 +58,8 @@ fn run() -> Result<Seen> {
     failing.until_told(&mut stream)?;
     failing.end(&mut kubelet)?;
     FailingPods::until_over(&mut stream)?;
+    Bulk::until_told(&mut stream)?;
+    bulk.end(&mut kubelet)?;
     records.until_told(&mut stream)?;
     // Before that time the stores may not have been read again.
     stream.until_after(Duration::from_secs(60), "the plugin", |event| {
@@ -71,6 +84,13 @@ impl Seen {
         let vague = known.iter().find(|it| !it["confirmed_at"].is_string());
         ensure!(vague.is_none(), "never confirmed: {vague:#?}");
         known.into_iter().find(|it| it["kind"] == kind).with_context(|| format!("no {kind}"))
+    }
+
+    /// Returns the finding whose key begins so.
+    pub(super) fn with_key(&self, begin: &str) -> Result<&Value> {
+        let mut all = self.findings.iter();
+        let found = all.find(|(key, _)| key.starts_with(begin));
+        found.map(|(_, it)| it).with_context(|| format!("no {begin}"))
     }
 
     pub(super) fn has_blind_spot(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use probe_common::event::class;
 use probe_user::model::{
-    fact::{Exited, Fact, Family, Listened, Listener, Origin, Signaled, Task},
+    fact::{Exited, Fact, Family, Listened, Listener, Origin, ProgramFound, Signaled, Task},
     id::{CgroupKey, PodUid},
 };
 
@@ -27,6 +27,13 @@ impl Sim {
         self.executed(task, class::CALLER, &["/usr/bin/kubelet"]);
         self.emit(Origin::Listed, Fact::KubeletExpected(true));
         self.remove_ended_pods();
+    }
+
+    /// The kubelet starts, and its executable says this version.
+    pub(crate) fn kubelet_starts_as(&mut self, version: &str) {
+        self.kubelet_starts();
+        let (path, version) = ("/usr/bin/kubelet".to_owned(), Some(version.to_owned()));
+        self.emit(Origin::Listed, Fact::ProgramFound(ProgramFound { path, version }));
     }
 
     pub(crate) fn runtime_dies(&mut self) {

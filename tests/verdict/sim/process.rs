@@ -128,6 +128,24 @@ impl Sim {
         }
     }
 
+    /// A process of the node sends this signal to all running containers of that name in a sandbox, and they
+    /// end. It is the same process for each container. systemd is PID 1.
+    pub(crate) fn container_is_killed(&mut self, name: &str, sandbox: &str, by: &str, signal: u32) {
+        let sender = self.killer(by);
+        for (program, id) in self.take_running(name, sandbox) {
+            let target = task(program.pid, 1, "main");
+            self.kernel(Fact::Signaled(Signaled { target, signal, code: 0, sender: sender.clone() }));
+            // It catches SIGTERM.
+            self.ends(program, &id, sandbox, if signal == 15 { 0 } else { signal });
+        }
+    }
+
+    /// Returns the process of the node that kills under this name.
+    fn killer(&mut self, by: &str) -> Task {
+        let new = if by == "systemd" { task(1, 0, by) } else { self.task(by, 1) };
+        self.killers.entry(by.to_owned()).or_insert(new).clone()
+    }
+
     /// Returns the id of the latest container in a sandbox.
     pub(crate) fn latest_container(&self, sandbox: &str) -> ContainerId {
         let key = self.sandboxes[sandbox].containers.last().expect("it has a container");
@@ -163,7 +181,8 @@ impl Sim {
                 runc
             }
             Death::Kubelet => self.by_kubelet(),
-            Death::Stranger | Death::OutOfMemory => self.task("chaos", 1),
+            Death::Stranger => self.killer("chaos"),
+            Death::OutOfMemory => self.task("chaos", 1),
         };
         let signaled = Signaled { target, signal: 9, code: 0, sender: sender.clone() };
         self.kernel(match death {

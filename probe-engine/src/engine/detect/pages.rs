@@ -13,7 +13,8 @@ use super::{
     duplicate_sandbox::{self, burst},
     leaked_address::many,
     lost_network, missed_runtime_event, node_network_unready, orphan_netns, ownerless_reservation,
-    pool_exhaustion, runtime_unresponsive, sandboxes_replaced, stuck_start, teardown_out_of_order, words,
+    pool_exhaustion, restarted_in_bulk, runtime_unresponsive, sandboxes_replaced, stuck_start,
+    teardown_out_of_order, words,
 };
 use crate::{
     engine::world::{
@@ -198,6 +199,16 @@ fn pages() -> Vec<Page> {
             "sandboxes_replaced",
             [sandboxes_replaced::SETTLE, sandboxes_replaced::AFTERWARDS, sandbox::MOMENTS],
             []
+        ),
+        page!(
+            "restarted_in_bulk",
+            [
+                restarted_in_bulk::SETTLE,
+                restarted_in_bulk::AFTERWARDS,
+                sandbox::MOMENTS,
+                restarted_in_bulk::SETTLE
+            ],
+            [restarted_in_bulk::PODS]
         ),
         page!("stuck_cgroup", [grace], []),
         page!("stuck_netns_teardown", [stuck_after], []),

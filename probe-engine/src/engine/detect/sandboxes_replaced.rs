@@ -29,7 +29,7 @@ use crate::{
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
-    words::{count::counted, escape::escaped, shell::sandboxes_in_journal},
+    words::{count::counted, escape::escaped, shell::in_journal},
 };
 
 /// How long the finding stays open after the daemon's start. The world remembers all of its evidence for
@@ -162,7 +162,7 @@ impl Explain for SandboxesReplaced {
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         vec![
             "# The pods run again. What the runtime and the kubelet said of their sandboxes:".to_owned(),
-            sandboxes_in_journal(),
+            in_journal("sandbox"),
         ]
     }
 

@@ -96,6 +96,8 @@ pub(super) const RELATIONS: &[Relation] = &[
     row(Of::SandboxesReplaced, Of::StuckStop, By::Sandbox, "the replaced sandbox has to be stopped"),
     row(Of::SandboxesReplaced, Of::LeakedAddress, By::Sandbox, "the replaced sandbox had this address"),
     row(Of::SandboxesReplaced, Of::OrphanNetns, By::Sandbox, "the replaced sandbox had this namespace"),
+    row(Of::RestartedInBulk, Of::TeardownOutOfOrder, By::Sandbox, "the same process killed pause")
+        .when(has_same_killer),
     row(
         Of::DuplicateSandbox,
         Of::TeardownOutOfOrder,
@@ -180,7 +182,7 @@ const STEPS: [&[Of]; 9] = [
     &[Of::AbandonedStore, Of::BlindSpot, Of::DaemonFailing, Of::NodeNetworkUnready, Of::RuntimeUnresponsive],
     &[Of::CniQueue],
     &[Of::CniSlow],
-    &[Of::SandboxesReplaced],
+    &[Of::RestartedInBulk, Of::SandboxesReplaced],
     &[Of::DuplicateSandbox],
     &[
         Of::AbandonedSandbox,
@@ -414,6 +416,14 @@ fn is_stuck_at(it: &Finding, step: StopStep) -> bool {
 /// Whether a process may be in the cgroup that remains.
 fn may_be_populated(it: &Finding) -> bool {
     matches!(&it.kind, Kind::StuckCgroup(cgroup) if cgroup.populated != Some(false))
+}
+
+fn has_same_killer(cause: &Finding, effect: &Finding) -> bool {
+    let (Kind::RestartedInBulk(bulk), Kind::TeardownOutOfOrder(teardown)) = (&cause.kind, &effect.kind)
+    else {
+        return false;
+    };
+    bulk.killer.is_some() && bulk.killer == teardown.killer
 }
 
 fn has_blind_dels(it: &Finding) -> bool {

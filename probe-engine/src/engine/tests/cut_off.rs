@@ -9,7 +9,7 @@ use super::{
 use crate::{
     engine::world::CheckpointEntry,
     model::{
-        fact::{Fact, List, Origin, SIGKILL},
+        fact::{Fact, List, Origin, SIGKILL, SIGTERM},
         finding::{Kind, Severity, Stage, WrongDelForm},
     },
 };
@@ -20,7 +20,6 @@ const BRIDGE: &str = "/usr/lib/cni/bridge";
 const HOST_LOCAL: &str = "/usr/lib/cni/host-local";
 const SIGUSR1: u32 = 10;
 const SIGPIPE: u32 = 13;
-const SIGTERM: u32 = 15;
 /// The status of a shell whose program SIGPIPE ended.
 const EXIT_141: u32 = 141 << 8;
 

@@ -74,6 +74,7 @@ pub struct Exited {
 
 /// The signal that no process can catch.
 pub const SIGKILL: u32 = 9;
+pub const SIGTERM: u32 = 15;
 
 /// A fatal signal was sent, or the OOM killer chose its victim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

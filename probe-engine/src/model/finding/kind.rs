@@ -128,6 +128,7 @@ kinds! {
     OrphanSandbox [Exec CgroupCreated CgroupEntered] [Runtime File Kubelet]
     AbandonedSandbox [Exec Exit] [Lost Kubelet]
     SandboxesReplaced [Exec Exit] [Lost]
+    RestartedInBulk [Exec Exit FatalSignal] [Lost]
     PhantomSandbox [] [Lost Cri]
     StaleRuntimeStatus [] [Lost Cri]
     MissedRuntimeEvent [] [Lost Cri]
@@ -327,6 +328,30 @@ pub struct SandboxesReplaced {
     /// The number of pods.
     pub count: u32,
     /// The first of them, as NAMESPACE/NAME.
+    #[serde(rename = "first_pods")]
+    pub first: Vec<String>,
+}
+
+/// Containers of many pods were ended at about the same time, and started again.
+#[serde_as]
+#[skip_serializing_none]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RestartedInBulk {
+    /// The daemon that had started moments before. Not there: a process killed the containers.
+    pub daemon: Option<String>,
+    /// The daemon's program before and now, each with its version, if these are known and differ.
+    pub was: Option<String>,
+    pub is: Option<String>,
+    pub killer: Option<Process>,
+    pub containers: u32,
+    /// The number of pods.
+    pub count: u32,
+    /// The time from the first of these ends to the last.
+    #[serde(rename = "lasted_ns")]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "String")]
+    pub lasted: Duration,
+    /// The first of the pods, as NAMESPACE/NAME.
     #[serde(rename = "first_pods")]
     pub first: Vec<String>,
 }

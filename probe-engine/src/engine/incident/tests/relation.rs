@@ -113,6 +113,30 @@ fn replaced() -> Finding {
     finding(it, &["containerd"], &["a"], 5)
 }
 
+/// A process killed containers in several sandboxes.
+fn killed_in_bulk(by: Option<u32>) -> Finding {
+    let it = RestartedInBulk {
+        daemon: by.is_none().then(|| "kubelet".to_owned()),
+        was: None,
+        is: None,
+        killer: by.map(killer),
+        containers: 3,
+        count: 3,
+        lasted: Duration::ZERO,
+        first: Vec::new(),
+    };
+    finding(it, &["killer", "chaos"], &["a", "b", "c"], 5)
+}
+
+fn killer(pid: u32) -> Process {
+    Process { key: TaskKey::new(pid, 7), parent: TaskKey::new(1, 1), comm: "chaos".to_owned() }
+}
+
+fn pause_killed_by(by: u32) -> Finding {
+    let it = TeardownOutOfOrder { how: OutOfOrder::PauseKilled, killer: Some(killer(by)), signal: Some(9) };
+    finding(it, &["a"], &["a"], 5)
+}
+
 /// Whether one led to the other.
 fn leads(cause: &Finding, effect: &Finding) -> bool {
     let both = [cause.clone(), effect.clone()];
@@ -394,6 +418,15 @@ fn an_effect_itself_shows_that_it_came_of_its_cause() {
             unready(Some("bridge"), 5),
             silent_stop(5),
             vec![(unready(Some("bridge"), 5), stop(StopStep::Del, Some("bridge"), "a", 5))],
+        ),
+        (
+            killed_in_bulk(Some(7)),
+            pause_killed_by(7),
+            vec![
+                (killed_in_bulk(Some(7)), pause_killed_by(8)),
+                (killed_in_bulk(None), pause_killed_by(7)),
+                (killed_in_bulk(Some(7)), teardown("a", 5)),
+            ],
         ),
         (
             unresponsive(5),

@@ -20,15 +20,13 @@ use crate::{
     model::{
         fact::{
             Answer, ContainerFound, EventStream, Fact, List, NameSource, Origin, Role, RuntimeLink, SIGKILL,
-            Signaled,
+            SIGTERM, Signaled,
         },
         id::TICK,
         recovery::{Calls, Daemon, KubeletListens, PreviousBoot, Recovery, Restart, RestartClose, Source},
         time::Timestamp,
     },
 };
-
-const SIGTERM: u32 = 15;
 
 const INIT: Who = Who::new(1, 0, "systemd");
 

@@ -6,12 +6,22 @@ use probe_common::{
 };
 
 use crate::{
+<<<<<<< HEAD
     engine::world::{
         World, argv,
         daemon::runtime_named,
         table::process::{Process, State},
     },
     model::{change, id::TaskKey, time::Timestamp},
+=======
+    engine::world::{World, argv, daemon::runtime_named, table::process::Process},
+    model::{
+        change,
+        fact::{SIGKILL, SIGTERM},
+        id::TaskKey,
+        time::Timestamp,
+    },
+>>>>>>> bulk
 };
 
 /// At most this many ancestors or descendants of a process are looked at.
@@ -21,6 +31,18 @@ const ANCESTORS: usize = 8;
 pub(crate) fn stopped_at(world: &World, key: TaskKey) -> Option<Timestamp> {
     let heard = world.processes.signals.get(&key).into_iter().flatten();
     heard.filter(|heard| !heard.oom && is_of_runtime(world, &heard.sender)).map(|heard| heard.at).min()
+}
+
+/// The process that sent the last of the signals that ask a process to end, if it belongs to no runtime. None
+/// also if the OOM killer chose the process. A program may catch SIGTERM, and then end by itself.
+pub(crate) fn killer(world: &World, key: TaskKey) -> Option<change::Process> {
+    let heard = world.processes.signals.get(&key)?;
+    if heard.iter().any(|heard| heard.oom) {
+        return None;
+    }
+    let asked = heard.iter().filter(|heard| matches!(heard.signal, SIGKILL | SIGTERM));
+    let sender = &asked.max_by_key(|heard| heard.at)?.sender;
+    (!is_of_runtime(world, sender)).then(|| sender.clone())
 }
 
 /// Whether a process is in a container: by its cgroup, or by the hook that reported its program.

@@ -7,7 +7,7 @@ use super::pod;
 use crate::{
     engine::world::{
         World,
-        table::sandbox::{ContainerRun, Group, Sandbox},
+        table::sandbox::{ContainerRun, Group, LastStarted, Sandbox},
     },
     model::{
         fact::Origin,
@@ -19,6 +19,16 @@ use crate::{
 /// A start that has lasted for longer at the daemon's end waits for something else: an image that does not
 /// exist, say.
 pub(crate) const YOUNG: Duration = Duration::from_secs(5 * 60);
+
+/// The restart that ended with this start of a daemon.
+pub(crate) fn ended_by<'a>(world: &'a World, daemon: &LastStarted) -> Option<&'a Restart> {
+    let restarts = &world.boot.recovery.restarts;
+    restarts
+        .open
+        .iter()
+        .chain(&restarts.past)
+        .find(|it| it.comm == daemon.comm && it.process.is_some_and(|key| Timestamp(key.start) == daemon.at))
+}
 
 /// The pods whose start was under way at the daemon's end, or began before it was ready again.
 pub(crate) fn held(world: &World, restart: &Restart, now: Timestamp) -> Vec<HeldPod> {

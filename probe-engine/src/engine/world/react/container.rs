@@ -138,14 +138,15 @@ fn started(world: &mut World, ctx: EventContext, id: &ContainerId, process: Proc
     start::phase_turns(world, world.containers.get(id).and_then(|row| row.pod));
 }
 
-/// Notes that a process in the container ended.
+/// Notes that a process in the container ended. `by`: when its runtime first sent it a fatal signal, and
+/// which process other than its runtime ended it.
 pub(crate) fn exited(
     world: &mut World,
     ctx: EventContext,
     id: &ContainerId,
     process: &Process,
     end: &End,
-    stopped_at: Option<Timestamp>,
+    (stopped_at, killer): (Option<Timestamp>, Option<&Process>),
 ) {
     hook_exited(world, ctx, id, process.key);
     let Some(row) = world.containers.rows.get_mut(id) else { return };
@@ -158,6 +159,7 @@ pub(crate) fn exited(
     row.run.code = Some(end.code);
     row.run.oom = end.oom;
     row.run.stopped_at = stopped_at;
+    row.killer = killer.cloned();
     let role = row.role;
     let pod = row.pod;
     world.schedule_reap(ctx.at);

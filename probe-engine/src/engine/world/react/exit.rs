@@ -55,6 +55,7 @@ pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
     cni::caller_ended(world, ctx.at, key);
 
     let stopped_at = lookup::process::stopped_at(world, key);
+    let killer = lookup::process::killer(world, key);
     let told = daemon.as_ref().and_then(|_| world.processes.last_fatal_signal(key));
     let end = world.processes.take_end(key, it.status);
     if let Some(row) = daemon {
@@ -86,7 +87,7 @@ pub(crate) fn exited(world: &mut World, ctx: EventContext, it: &Exited) {
         .into_iter()
         .flatten()
     {
-        container::exited(world, ctx, &id, &process, &end, stopped_at);
+        container::exited(world, ctx, &id, &process, &end, (stopped_at, killer.as_ref()));
     }
 }
 

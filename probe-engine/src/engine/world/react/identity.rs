@@ -53,6 +53,7 @@ pub(crate) fn container_seen(
         hides_programs: false,
         question: RoleQuestion::default(),
         run: Run::default(),
+        killer: None,
         state: State::Created,
     });
     row.pod = row.pod.or(pod);

@@ -6,7 +6,8 @@
 //! `ctr`, `crictl`) are none.
 //!
 //! **Invariant:** no verdict depends on a restart, but that a daemon ended and nobody has started it again
-//! (`daemon_failing`). Without an open one, an event costs a look at an empty list.
+//! (`daemon_failing`). `restarted_in_bulk` names the versions. Without an open one, an event costs a look at
+//! an empty list.
 
 use std::time::Duration;
 

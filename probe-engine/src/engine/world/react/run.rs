@@ -8,8 +8,8 @@ use crate::{
         table::{
             container::{Hook, Listening},
             sandbox::{
-                Group,
-                run::{ContainerRun, Ended},
+                Group, MOMENTS,
+                run::{ContainerRun, Ended, EndedBy},
             },
         },
     },
@@ -52,6 +52,7 @@ pub(crate) fn began(world: &mut World, id: &ContainerId) {
         listening: container.run.listening,
         hook: container.run.hook,
         ended: None,
+        ended_by: None,
         parts: Vec::new(),
     };
     let expected = world
@@ -105,12 +106,20 @@ pub(crate) fn hooked(world: &mut World, id: &ContainerId, hook: Hook) {
 pub(crate) fn ended(world: &mut World, at: Timestamp, id: &ContainerId, code: Option<u32>) {
     recovery::pod_may_be_back(world, at);
     let Some(sandbox) = sandbox_for(world, id) else { return };
-    let run = world.containers.get(id).map(|row| row.run).unwrap_or_default();
-    let is_container = world.containers.get(id).is_some_and(|row| row.role != Some(Role::Sandbox));
+    let container = world.containers.get(id);
+    let run = container.map(|row| row.run).unwrap_or_default();
+    let is_container = container.is_some_and(|row| row.role != Some(Role::Sandbox));
+    let ended_by = match run.stopped_at {
+        Some(stopped_at) => lookup::daemons::last_started(world, stopped_at)
+            .filter(|daemon| stopped_at <= daemon.at + MOMENTS)
+            .map(EndedBy::Daemon),
+        None => container.and_then(|row| row.killer.clone()).map(EndedBy::Process),
+    };
     let Some(row) = world.sandboxes.recall_mut(&sandbox) else { return };
     match row.work.run_of(id) {
         Some(ran) if ran.ended.is_none() => {
             ran.ended = Some(Ended { at, code, stopped_at: run.stopped_at, oom: run.oom });
+            ran.ended_by = ended_by;
             log_search::await_pulls(world, at);
             start::turns(world, &sandbox);
         }

@@ -12,6 +12,7 @@ use crate::{
     model::{
         fact::{Listener, Origin, Role},
         id::{CgroupKey, ContainerId, TaskKey},
+        process::Process,
         time::Timestamp,
     },
 };
@@ -52,6 +53,9 @@ pub struct Container {
     pub(crate) hides_programs: bool,
     pub(crate) question: RoleQuestion,
     pub(crate) run: Run,
+    /// What ended its own program, if that was neither the runtime nor the OOM killer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) killer: Option<Process>,
     pub(crate) state: State,
 }
 

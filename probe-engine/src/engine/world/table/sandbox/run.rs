@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     engine::world::table::{
         container::{Hook, Listening},
-        sandbox::{Work, rows::Table},
+        sandbox::{LastStarted, Work, rows::Table},
     },
-    model::{id::ContainerId, phase::Part, time::Timestamp},
+    model::{id::ContainerId, phase::Part, process::Process, time::Timestamp},
 };
 
 /// A container that ran in a sandbox.
@@ -29,6 +29,9 @@ pub struct ContainerRun {
     #[serde(default)]
     pub(crate) hook: Option<Hook>,
     pub(crate) ended: Option<Ended>,
+    /// What may have ended it together with containers of other pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended_by: Option<EndedBy>,
     /// What the time before its first sign was spent on, if that is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<Part>,
@@ -45,6 +48,16 @@ pub struct Ended {
     /// The OOM killer chose its own program.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) oom: bool,
+}
+
+/// What can end containers of many pods at once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EndedBy {
+    /// The daemon that had started moments before the runtime began to end it.
+    Daemon(LastStarted),
+    /// A process that does not work for a runtime.
+    Process(Process),
 }
 
 /// Codes from this on stand for a signal, as shells and runtimes count (`change::End`).

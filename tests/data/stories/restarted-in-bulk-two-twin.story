@@ -1,0 +1,15 @@
+# A node with two pods: that is not many.
+0s    runtime starts
+0s    kubelet starts
+1s    sandbox a of web-0 on podnet 10.88.0.2
+1s    container main in a starts
+2s    sandbox b of web-1 on podnet 10.88.0.3
+2s    container main in b starts
+60s   kubelet dies
+61s   kubelet starts
+65s   container main in a is stopped
+66s   container main in a starts
+67s   container main in b is stopped
+68s   container main in b starts
+9m    end
+expect nothing
