@@ -182,6 +182,16 @@ impl RecoveryReport {
     pub fn is_closed(&self) -> bool {
         self.close.is_closed()
     }
+
+    /// Converts a time since boot to one since the zero of the columns, ns.
+    #[must_use]
+    pub fn since_zero(&self, at: Timestamp) -> i64 {
+        let before_ns = match &self.zero {
+            Zero::Order { before_ns, .. } => *before_ns,
+            Zero::Kernel(_) => 0,
+        };
+        since_zero(at, before_ns)
+    }
 }
 
 impl Close {

@@ -70,7 +70,7 @@ impl Part {
 
     /// Whether the Kubernetes objective leaves it out: the kubelet counts a pull from its request, including
     /// all waits.
-    pub(super) fn is_of_pull(&self) -> bool {
+    pub(crate) fn is_of_pull(&self) -> bool {
         match self.kind {
             PartKind::Pull | PartKind::Unpack => true,
             PartKind::Wait => matches!(

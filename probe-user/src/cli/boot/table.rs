@@ -70,7 +70,7 @@ pub(super) fn section(title: &str, notes: &[String]) -> String {
     format!("\n{}\n{notes}", escaped(title))
 }
 
-fn title(boot: &NodeBoot<'_>) -> String {
+pub(super) fn title(boot: &NodeBoot<'_>) -> String {
     let id = boot.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
     format!("{} {} {id}", recovery::began(boot.recovery), boot.node).trim_end().to_owned()
 }
@@ -98,7 +98,7 @@ fn milestone(name: &str, when: String, source: Source, detail: String) -> [Strin
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::{
@@ -452,7 +452,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         }
     }
 
-    fn check(value: &serde_json::Value, page: &str) {
+    pub(in crate::cli::boot) fn check(value: &serde_json::Value, page: &str) {
         for (name, value) in value.as_object().into_iter().flatten() {
             let is_there = page.contains(&format!("`{name}`")) || page.contains(&format!("\"{name}\":"));
             assert!(is_there, "{name}");

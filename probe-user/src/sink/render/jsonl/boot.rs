@@ -7,6 +7,7 @@
 mod numbers;
 mod restart;
 mod statistics;
+mod what_if;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use numbers::{COLUMN_NAMES, Columns, NumbersLine, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
 use statistics::GroupLine;
 pub use statistics::Statistics;
+pub(crate) use what_if::WhatIfLine;
 
 use super::scalar::{Decimal, is_default};
 use crate::{
@@ -39,6 +41,7 @@ enum Line<'a> {
     Group(Box<GroupLine<'a>>),
     Restart(Box<RestartLine<'a>>),
     RestartStatistics(Box<RestartStatisticsLine<'a>>),
+    WhatIf(Box<WhatIfLine<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -258,6 +261,15 @@ pub fn restart_lines(rows: &[NodeBoot<'_>]) -> serde_json::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for line in restarts.chain(statistics) {
         write(&mut bytes, &line)?;
+    }
+    Ok(bytes)
+}
+
+/// Returns a line for each boot with a change.
+pub(crate) fn what_if_lines<'a>(all: impl Iterator<Item = WhatIfLine<'a>>) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for it in all {
+        write(&mut bytes, &Line::WhatIf(Box::new(it)))?;
     }
     Ok(bytes)
 }
