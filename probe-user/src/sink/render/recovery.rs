@@ -51,6 +51,7 @@ pub(crate) enum MilestoneName {
     #[strum(serialize = "kubelet_read_only")]
     KubeletReadOnlyListens,
     CniConfigured,
+    NetworkPod,
     #[strum(serialize = "cni_ready")]
     CniFirstSuccess,
     #[strum(serialize = "static_pod")]
@@ -81,6 +82,7 @@ impl MilestoneName {
             Self::KubeletApiListens => "kubelet's API listens",
             Self::KubeletReadOnlyListens => "kubelet's read-only API listens",
             Self::CniConfigured => "CNI configuration written",
+            Self::NetworkPod => "network's pod",
             Self::CniFirstSuccess => "first CNI success",
             Self::FirstStaticPod => "first static pod",
             Self::FirstServicePod => "first service pod",
@@ -103,6 +105,7 @@ pub(crate) fn milestones<'a>(recovery: &Recovery, report: &'a RecoveryReport) ->
     ];
     let pods = [
         (MilestoneName::FirstStaticPod, &report.first_static),
+        (MilestoneName::NetworkPod, &report.network_pod),
         (MilestoneName::FirstServicePod, &report.first_service),
         (MilestoneName::LastServicePod, &report.last_service),
     ];
