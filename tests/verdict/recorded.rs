@@ -53,6 +53,7 @@ fn the_recordings_of_simulated_nodes_are_made_again() {
     }
     expect(&folder, "slow-start", 0, &slow_start());
     expect(&folder, "what-if", 0, &what_if());
+    expect(&folder, "services-unread", 0, &services_unread());
     expect(&folder, "cronjob-before", 0, &cronjob(false));
     expect(&folder, "cronjob-after", 0, &cronjob(true));
     for (day, setup) in (1..).zip(&SETUPS) {
@@ -163,8 +164,22 @@ fn what_if() -> Drive {
     }
     let [began, ended, created] = [42_000, 56_000, 56_900].map(|ms| ms - SHUTDOWN);
     let own = Pull { span: span(began, ended), failed: false, fetched: None };
-    pulled(&mut drive, "report", own, Vec::new(), span(ended, created));
+    pulled(&mut drive, "report", own, Vec::new(), Vec::new(), span(ended, created));
     drive.pass_to(after_order(130_000));
+    drive
+}
+
+/// A node restarts, and the kubelet reaches the API server after it was to make a container.
+fn services_unread() -> Drive {
+    let mut drive = restarted("services-unread", 0, vec![service("web")], [21_667, 31_318]);
+    drive.pass_to(after_order(32_000));
+    drive.sim.host_sandbox("s", "web");
+    run(&mut drive, "main", "s", 45_000);
+    let [began, ended, failed, again, created] =
+        [32_100, 33_000, 33_100, 44_500, 44_900].map(|ms| ms - SHUTDOWN);
+    let own = Pull { span: span(began, ended), failed: false, fetched: None };
+    pulled(&mut drive, "s", own, Vec::new(), vec![at(failed)], span(again, created));
+    drive.pass_to(after_order(110_000));
     drive
 }
 
@@ -216,11 +231,11 @@ fn slow_start() -> Drive {
     let held = vec![span(2500, 4500)];
     drive.sim.emit(Origin::Listed, Fact::HeldRequests(HeldRequests { sandbox, held }));
     let own = Pull { span: span(12_100, 18_000), failed: false, fetched: Some(at(15_000)) };
-    pulled(&mut drive, "a", own, vec![span(8050, 12_000)], span(18_500, 19_900));
+    pulled(&mut drive, "a", own, vec![span(8050, 12_000)], Vec::new(), span(18_500, 19_900));
     step(&mut drive, "40 container side in a starts");
     let own = Pull { span: span(32_100, 38_000), failed: false, fetched: None };
     let others = vec![span(20_100, 32_000), span(20_200, 36_000)];
-    pulled(&mut drive, "a", own, others, span(38_500, 39_900));
+    pulled(&mut drive, "a", own, others, Vec::new(), span(38_500, 39_900));
     drive.pass_to(at(60_000));
     drive
 }
@@ -267,12 +282,20 @@ fn step(drive: &mut Drive, line: &str) {
 }
 
 /// The logs show the work for the container that started last in a sandbox.
-fn pulled(drive: &mut Drive, sandbox: &str, own: Pull, other_pulls: Vec<Span>, created: Span) {
+fn pulled(
+    drive: &mut Drive,
+    sandbox: &str,
+    own: Pull,
+    other_pulls: Vec<Span>,
+    services_unread: Vec<Timestamp>,
+    created: Span,
+) {
     let work = ImageWork {
         container: drive.sim.latest_container(sandbox),
         pulls: vec![own],
         other_pulls,
         refused: Vec::new(),
+        services_unread,
         created: Some(created),
         other_creates: Vec::new(),
     };

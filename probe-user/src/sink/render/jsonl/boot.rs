@@ -21,7 +21,7 @@ use statistics::GroupLine;
 pub use statistics::Statistics;
 pub(crate) use what_if::WhatIfLine;
 
-use super::scalar::{Decimal, is_default};
+use super::scalar::{Decimal, is_default, nanos};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -81,6 +81,7 @@ pub struct Boot<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     less_network: Vec<LessNetworkLine<'a>>,
     cni: Cni<'a>,
+    services_unread: Option<ServicesUnreadLine>,
     /// More happened than is kept.
     truncated: Option<Truncated>,
     /// The agent came after the runtime.
@@ -174,6 +175,15 @@ struct Cni<'a> {
     lost_ns: Decimal<u128>,
     /// Time since boot. Failures before it were not seen.
     unseen_until_ns: Option<Decimal<u64>>,
+}
+
+/// What it cost that the kubelet had not read the Services yet.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootServicesUnread")]
+struct ServicesUnreadLine {
+    /// The containers that could not be made at first.
+    containers: u32,
+    lost_ns: Decimal<u128>,
 }
 
 /// Pods and calls that are in no other member.
@@ -358,6 +368,10 @@ impl<'a> Boot<'a> {
                 lost_ns: Decimal(study.cni.lost.as_nanos()),
                 unseen_until_ns: study.cni.unseen_until.map(|at| Decimal(at.0)),
             },
+            services_unread: row.recovery.services_unread.map(|it| ServicesUnreadLine {
+                containers: it.containers,
+                lost_ns: nanos(it.span.ended.since(it.span.began)),
+            }),
             truncated: Truncated::of(row.recovery),
             late: study.is_late,
             milestones: recovery::milestones(row.recovery, study).iter().map(Milestone::of).collect(),
