@@ -52,6 +52,8 @@ fn the_recordings_of_simulated_nodes_are_made_again() {
         expect(&folder, name, 0, &drive);
     }
     expect(&folder, "slow-start", 0, &slow_start());
+    expect(&folder, "what-if", 0, &what_if());
+    expect(&folder, "services-unread", 0, &services_unread());
     expect(&folder, "cronjob-before", 0, &cronjob(false));
     expect(&folder, "cronjob-after", 0, &cronjob(true));
     for (day, setup) in (1..).zip(&SETUPS) {
@@ -84,33 +86,7 @@ fn wall_ns(day: i64) -> i64 {
 /// A node restarts as in the study: a static pod first, then an ADD that fails or hangs until the network is
 /// there, then ten pods.
 fn restart(Setup(name, [kubelet, fixed, first, last]): &Setup, day: i64) -> Drive {
-    let mut drive = Drive::new(Sim::new());
-    let ordered = wall_ns(day).saturating_sub_unsigned(SHUTDOWN * 1_000_000);
-    let before = PreviousBoot {
-        boot_id: Some("before".to_owned()),
-        ordered: Some(Ordered { wall_ns: ordered, by: "systemctl reboot".to_owned(), source: Source::Hook }),
-        alive_wall_ns: Some(ordered),
-        pods: Some((0..PODS).map(service).collect()),
-        ..PreviousBoot::default()
-    };
-    let boot = BootRead {
-        boot_id: (*name).to_owned(),
-        kernel: "6.12.0".to_owned(),
-        boot_wall_ns: wall_ns(day),
-        before,
-        labels: BTreeMap::from([("edge".to_owned(), (*name).to_owned())]),
-    };
-    drive.sim.emit(Origin::Agent, Fact::BootRead(Box::new(boot)));
-    drive.pass_to(after_order(kubelet - 2000));
-    drive.sim.runtime_starts();
-    drive.pass_to(after_order(*kubelet));
-    drive.sim.kubelet_starts();
-    drive.pass_to(after_order(fixed - 1000));
-    drive.sim.kubelet_listens(10_248);
-    drive.pass_to(after_order(fixed - 500));
-    drive.sim.static_pod("yurthub");
-    drive.sim.host_sandbox("hub", "yurthub");
-    run(&mut drive, "yurthub", "hub", *fixed);
+    let mut drive = restarted(name, day, (0..PODS).map(|n| service(&pod(n))).collect(), [*kubelet, *fixed]);
     if *name == "disconnected" {
         drive.pass_to(after_order(first - 12_500));
         drive.sim.try_hangs("try", &pod(0), "cloudnet", Duration::from_millis(10_500));
@@ -132,6 +108,81 @@ fn restart(Setup(name, [kubelet, fixed, first, last]): &Setup, day: i64) -> Driv
     drive
 }
 
+/// A node on which these pods ran restarts, up to its static pod. `[kubelet, fixed]`: when the kubelet and
+/// this pod started, ms from the order of the restart.
+fn restarted(name: &str, day: i64, pods: Vec<Pod>, [kubelet, fixed]: [u64; 2]) -> Drive {
+    let mut drive = Drive::new(Sim::new());
+    let ordered = wall_ns(day).saturating_sub_unsigned(SHUTDOWN * 1_000_000);
+    let before = PreviousBoot {
+        boot_id: Some("before".to_owned()),
+        ordered: Some(Ordered { wall_ns: ordered, by: "systemctl reboot".to_owned(), source: Source::Hook }),
+        alive_wall_ns: Some(ordered),
+        pods: Some(pods),
+        ..PreviousBoot::default()
+    };
+    let boot = BootRead {
+        boot_id: name.to_owned(),
+        kernel: "6.12.0".to_owned(),
+        boot_wall_ns: wall_ns(day),
+        before,
+        labels: BTreeMap::from([("edge".to_owned(), name.to_owned())]),
+    };
+    drive.sim.emit(Origin::Agent, Fact::BootRead(Box::new(boot)));
+    drive.pass_to(after_order(kubelet - 2000));
+    drive.sim.runtime_starts();
+    drive.pass_to(after_order(kubelet));
+    drive.sim.kubelet_starts();
+    drive.pass_to(after_order(fixed - 1000));
+    drive.sim.kubelet_listens(10_248);
+    drive.pass_to(after_order(fixed - 500));
+    drive.sim.static_pod("yurthub");
+    drive.sim.host_sandbox("hub", "yurthub");
+    run(&mut drive, "yurthub", "hub", fixed);
+    drive
+}
+
+/// A node restarts. Its network comes with flannel's pod; until then the ADDs for `web` fail, three times. The
+/// image of `report` is pulled.
+fn what_if() -> Drive {
+    let pods = ["web", "report"].map(service).to_vec();
+    let mut drive = restarted("what-if", 0, pods, [21_667, 31_318]);
+    for at in [32_300, 34_000, 36_000, 37_000] {
+        drive.pass_to(after_order(at));
+        if at == 36_000 {
+            drive.sim.host_sandbox("network", "flannel");
+        } else {
+            drive.sim.try_fails("try", "web", "cloudnet");
+        }
+    }
+    run(&mut drive, "kube-flannel", "network", 38_500);
+    for (last, (name, begins, back)) in (2..).zip([("web", 40_500, 41_000), ("report", 41_500, 57_000)]) {
+        drive.pass_to(after_order(begins));
+        drive.sim.sandbox_begins(name, name);
+        drive.sim.add(name, "cloudnet", &[IpAddr::from([10, 77, 0, last])], Add::Succeeds);
+        drive.sim.sandbox_runs(name);
+        run(&mut drive, "main", name, back);
+    }
+    let [began, ended, created] = [42_000, 56_000, 56_900].map(|ms| ms - SHUTDOWN);
+    let own = Pull { span: span(began, ended), failed: false, fetched: None };
+    pulled(&mut drive, "report", own, Vec::new(), Vec::new(), span(ended, created));
+    drive.pass_to(after_order(130_000));
+    drive
+}
+
+/// A node restarts, and the kubelet reaches the API server after it was to make a container.
+fn services_unread() -> Drive {
+    let mut drive = restarted("services-unread", 0, vec![service("web")], [21_667, 31_318]);
+    drive.pass_to(after_order(32_000));
+    drive.sim.host_sandbox("s", "web");
+    run(&mut drive, "main", "s", 45_000);
+    let [began, ended, failed, again, created] =
+        [32_100, 33_000, 33_100, 44_500, 44_900].map(|ms| ms - SHUTDOWN);
+    let own = Pull { span: span(began, ended), failed: false, fetched: None };
+    pulled(&mut drive, "s", own, Vec::new(), vec![at(failed)], span(again, created));
+    drive.pass_to(after_order(110_000));
+    drive
+}
+
 fn after_order(ms: u64) -> Timestamp {
     Timestamp((ms - SHUTDOWN) * 1_000_000)
 }
@@ -140,10 +191,10 @@ fn pod(n: u64) -> String {
     format!("nginx-{n}")
 }
 
-fn service(n: u64) -> Pod {
+fn service(name: &str) -> Pod {
     Pod {
         namespace: Some("default".to_owned()),
-        name: Some(pod(n)),
+        name: Some(name.to_owned()),
         uid: None,
         kind: Kind::Service,
         listens: false,
@@ -180,11 +231,11 @@ fn slow_start() -> Drive {
     let held = vec![span(2500, 4500)];
     drive.sim.emit(Origin::Listed, Fact::HeldRequests(HeldRequests { sandbox, held }));
     let own = Pull { span: span(12_100, 18_000), failed: false, fetched: Some(at(15_000)) };
-    pulled(&mut drive, own, vec![span(8050, 12_000)], span(18_500, 19_900));
+    pulled(&mut drive, "a", own, vec![span(8050, 12_000)], Vec::new(), span(18_500, 19_900));
     step(&mut drive, "40 container side in a starts");
     let own = Pull { span: span(32_100, 38_000), failed: false, fetched: None };
     let others = vec![span(20_100, 32_000), span(20_200, 36_000)];
-    pulled(&mut drive, own, others, span(38_500, 39_900));
+    pulled(&mut drive, "a", own, others, Vec::new(), span(38_500, 39_900));
     drive.pass_to(at(60_000));
     drive
 }
@@ -230,13 +281,21 @@ fn step(drive: &mut Drive, line: &str) {
     drive.settle();
 }
 
-/// The logs show the work for the container that started last.
-fn pulled(drive: &mut Drive, own: Pull, other_pulls: Vec<Span>, created: Span) {
+/// The logs show the work for the container that started last in a sandbox.
+fn pulled(
+    drive: &mut Drive,
+    sandbox: &str,
+    own: Pull,
+    other_pulls: Vec<Span>,
+    services_unread: Vec<Timestamp>,
+    created: Span,
+) {
     let work = ImageWork {
-        container: drive.sim.latest_container("a"),
+        container: drive.sim.latest_container(sandbox),
         pulls: vec![own],
         other_pulls,
         refused: Vec::new(),
+        services_unread,
         created: Some(created),
         other_creates: Vec::new(),
     };

@@ -13,6 +13,7 @@ pub mod spread;
 pub mod target;
 #[cfg(test)]
 mod tests;
+pub mod what_if;
 
 use std::time::Duration;
 

@@ -24,6 +24,7 @@ pub use restart::{
 };
 
 use crate::model::{
+    fact::Span,
     id::{ContainerId, PodUid},
     scalar::is_default,
     time::{Nanoseconds, Timestamp},
@@ -198,6 +199,14 @@ pub struct KubeletListens {
     pub at: Timestamp,
 }
 
+/// Containers that the kubelet could not make at first, because it had not read the Services yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServicesUnread {
+    pub containers: u32,
+    /// From the first try that failed until the last of the containers was made.
+    pub span: Span,
+}
+
 /// The order that ends this boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
@@ -256,6 +265,8 @@ pub struct Recovery {
     /// Calls of plugins for further sandboxes that were not kept.
     #[serde(default)]
     pub tries_left_out: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub services_unread: Option<ServicesUnread>,
     /// When the oldest address on record was written, if that was in this boot.
     pub leased_since: Option<Timestamp>,
     pub pods: Vec<RecoveredPod>,

@@ -5,6 +5,7 @@ mod restarts;
 mod table;
 #[cfg_attr(not(feature = "live"), path = "boot/recording_only.rs")]
 pub(super) mod this;
+mod what_if;
 
 use std::{
     path::{Path, PathBuf},
@@ -25,6 +26,7 @@ use crate::{
     duration::positive_duration,
     engine::boot::report::{NodeBoot, RecoveryReport},
     model::{
+        phase::Start,
         recovery::{BootRead, Grouping, Recovered, Recovery},
         time::Timestamp,
     },
@@ -55,6 +57,13 @@ pub(super) struct Boot {
     #[arg(long, value_name = "TIME", value_parser = positive_duration)]
     target: Option<Duration>,
 
+    /// Compute when pods would have been back, with bounds, if one thing had been otherwise in each recorded
+    /// boot: "host-network=[NAMESPACE/]NAME" (the pod uses the node's network), "image-present" (no image
+    /// has to be pulled), or "cni-ready=-6s" (CNI calls succeed this much earlier)
+    #[arg(long, value_name = "CHANGE", value_parser = what_if::question, requires = "replay",
+        conflicts_with_all = ["group_by", "restarts", "target", "html", "perfetto"])]
+    what_if: Option<what_if::Question>,
+
     /// The format of the output
     #[arg(short, long, value_name = "FORM", default_value = "text")]
     output: Form,
@@ -83,13 +92,15 @@ pub(super) struct Row {
     recovery: Recovery,
     report: RecoveryReport,
     now: Timestamp,
+    /// The starts of its pods; empty if it is not from a recording.
+    starts: Vec<Start>,
 }
 
 impl Row {
     /// `now` is the time up to which it is known that nothing else happened.
     pub(super) fn new(node: String, recovery: Recovery, now: Timestamp) -> Self {
         let report = RecoveryReport::of(&recovery, now.max(recovery.seen_until));
-        Self { node, recovery, report, now }
+        Self { node, recovery, report, now, starts: Vec::new() }
     }
 
     /// The boot of a recording, as it was seen until `now`.
@@ -114,7 +125,8 @@ impl Row {
         let target = target.or(self.recovery.target);
         let quiet = quiet.unwrap_or(self.recovery.quiet);
         let recovered = recovered.unwrap_or(self.recovery.recovered);
-        Self::new(self.node, Recovery { quiet, recovered, target, ..self.recovery }, self.now)
+        let recovery = Recovery { quiet, recovered, target, ..self.recovery };
+        Self { starts: self.starts, ..Self::new(self.node, recovery, self.now) }
     }
 }
 
@@ -134,6 +146,10 @@ impl Boot {
         let rules = self.here.rules()?;
         let rules = Asked { target: self.target.or(rules.target), ..rules };
         let rows: Vec<Row> = rows.into_iter().map(|row| row.with_rules(rules)).collect();
+        if let Some(question) = &self.what_if {
+            output::write(&mut question.answer(&rows, self.output)?)?;
+            return Ok(if is_whole { ExitStatus::Ok } else { ExitStatus::Incomplete });
+        }
         let boots = boots(&rows);
         let missed = self.target.and_then(|_| recovery::missed(boots.last()?.report));
         if let Some(missed) = &missed {

@@ -30,6 +30,8 @@ const SLACK_NS: i64 = 2_000_000_000;
 pub struct RecoveryReport {
     pub zero: Zero,
     pub first_static: Option<RecoveredPod>,
+    /// The last system pod on the node's network that was back before the first successful ADD.
+    pub network_pod: Option<RecoveredPod>,
     pub cni: Cni,
     pub first_service: Option<RecoveredPod>,
     pub last_service: Option<RecoveredPod>,
@@ -141,6 +143,7 @@ impl RecoveryReport {
             first_service.as_ref().map(|back| back.mark),
             last_service.as_ref().map(|back| back.mark),
         ];
+        let cni = cni(recovery, now);
         let numbers = Numbers::of(marks, before, is_zero_exact);
         let is_closed = services.close.is_closed();
         let so_far = match numbers.whole() {
@@ -160,7 +163,8 @@ impl RecoveryReport {
         Self {
             zero,
             first_static,
-            cni: cni(recovery, now),
+            network_pod: network_pod(&back, &cni),
+            cni,
             first_service,
             last_service,
             close: services.close,
@@ -181,6 +185,16 @@ impl RecoveryReport {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.close.is_closed()
+    }
+
+    /// Converts a time since boot to one since the zero of the columns, ns.
+    #[must_use]
+    pub fn since_zero(&self, at: Timestamp) -> i64 {
+        let before_ns = match &self.zero {
+            Zero::Order { before_ns, .. } => *before_ns,
+            Zero::Kernel(_) => 0,
+        };
+        since_zero(at, before_ns)
     }
 }
 
@@ -219,6 +233,12 @@ fn since_zero(at: Timestamp, before_ns: i64) -> i64 {
 
 fn first(back: &[RecoveredPod], kind: Kind) -> Option<RecoveredPod> {
     back.iter().filter(|back| back.pod.kind == kind).min_by_key(|back| back.mark.at).cloned()
+}
+
+fn network_pod(back: &[RecoveredPod], cni: &Cni) -> Option<RecoveredPod> {
+    let ready = cni.first?.at;
+    let of_node = back.iter().filter(|it| it.pod.kind == Kind::System && it.pod.interfaces.is_empty());
+    of_node.filter(|it| it.mark.at <= ready).max_by_key(|it| it.mark.at).cloned()
 }
 
 fn by_start(rule: Recovered, back: &[RecoveredPod]) -> Vec<Pod> {

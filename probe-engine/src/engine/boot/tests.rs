@@ -465,3 +465,40 @@ fn a_boot_has_the_target_of_its_agent() {
     assert_eq!(target(Some(Duration::from_secs(30))), Some(Duration::from_secs(30)));
     assert_eq!(Rules::default().target, Duration::from_secs(300));
 }
+
+#[test]
+fn the_network_comes_with_the_last_system_pod_before_its_first_success() {
+    let pod = |name: &str, kind, interfaces: &[&str], at| RecoveredPod {
+        pod: Pod {
+            namespace: Some("kube-system".to_owned()),
+            name: Some(name.to_owned()),
+            uid: None,
+            kind,
+            listens: false,
+            interfaces: interfaces.iter().map(|it| (*it).to_owned()).collect(),
+        },
+        mark: TimedSource::hooked(Timestamp(at)),
+        listened: None,
+    };
+    let done = NetworkAttempt {
+        sandbox: ContainerId::parse(&"a".repeat(64)).expect("an id"),
+        began: Timestamp(9),
+        ended: Timestamp(10),
+        failed: None,
+    };
+    let mut recovery = Recovery {
+        pods: vec![
+            pod("etcd", Kind::Static, &[], 9),
+            pod("kube-proxy", Kind::System, &[], 4),
+            pod("flannel", Kind::System, &[], 5),
+            pod("coredns", Kind::System, &["eth0"], 6),
+            pod("late", Kind::System, &[], 11),
+        ],
+        tries: vec![done],
+        ..boot(None, None)
+    };
+    let named = |recovery: &Recovery| RecoveryReport::of(recovery, Timestamp(20)).network_pod?.pod.name;
+    assert_eq!(named(&recovery).as_deref(), Some("flannel"));
+    recovery.tries.clear();
+    assert_eq!(named(&recovery), None, "the network is not known to be ready");
+}

@@ -123,6 +123,7 @@ fn pulls(until: u64, refused: bool) -> Fact {
         pulls: Vec::new(),
         other_pulls: vec![Span { began: ms((until - 60) * SECOND), ended: ms(until * SECOND) }],
         refused: refused.then(|| ms((until - 30) * SECOND)).into_iter().collect(),
+        services_unread: Vec::new(),
         created: None,
         other_creates: Vec::new(),
     }))

@@ -18,6 +18,9 @@ pub struct ImageWork {
     /// When the kubelet refused to pull, because its rate limit for pulls was exceeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<Timestamp>,
+    /// When the kubelet could not make it, because it had not read the Services yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub services_unread: Vec<Timestamp>,
     /// When the runtime created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<Span>,

@@ -55,6 +55,8 @@ pub enum WaitsFor {
     Rate { refused: u32 },
     /// Pulls failed, and the kubelet tried again later.
     Retry { failed: u32 },
+    /// The kubelet had not read the Services from the API server, and tried again later to make the container.
+    Services { failed: u32 },
     /// The kubelet held back requests to the API server because of its rate limit; `held_back` is the number
     /// it logged.
     ApiRate { held_back: u32 },
@@ -70,7 +72,7 @@ impl Part {
 
     /// Whether the Kubernetes objective leaves it out: the kubelet counts a pull from its request, including
     /// all waits.
-    pub(super) fn is_of_pull(&self) -> bool {
+    pub(crate) fn is_of_pull(&self) -> bool {
         match self.kind {
             PartKind::Pull | PartKind::Unpack => true,
             PartKind::Wait => matches!(

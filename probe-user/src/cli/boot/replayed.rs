@@ -73,7 +73,7 @@ pub(super) fn rows(files: &[PathBuf]) -> anyhow::Result<(Vec<Row>, bool)> {
             running: engine.running_pods(),
         };
         last.insert(header.node.clone(), (rows.len(), alive));
-        rows.push(Row::new(header.node, recovery, until));
+        rows.push(Row { starts: engine.starts(), ..Row::new(header.node, recovery, until) });
     }
     Ok((rows, is_whole))
 }

@@ -43,7 +43,8 @@ pub(super) fn text(boots: &[NodeBoot<'_>], grouping: Option<&Grouping>, verbose:
     for boot in boots {
         text += &section(&title(boot), &recovery::notes(boot));
         if verbose {
-            let listed = aligned(["MILESTONE", "AFTER BOOT", "PRECISION", "SOURCE", ""], &milestones(boot));
+            let listed =
+                aligned(["MILESTONE", "AFTER BOOT", "STEP", "PRECISION", "SOURCE", ""], &milestones(boot));
             for line in listed.lines() {
                 text += &format!("  {line}\n");
             }
@@ -70,35 +71,38 @@ pub(super) fn section(title: &str, notes: &[String]) -> String {
     format!("\n{}\n{notes}", escaped(title))
 }
 
-fn title(boot: &NodeBoot<'_>) -> String {
+pub(super) fn title(boot: &NodeBoot<'_>) -> String {
     let id = boot.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default();
     format!("{} {} {id}", recovery::began(boot.recovery), boot.node).trim_end().to_owned()
 }
 
-/// Returns the milestones in the order of their times, after the reboot order.
-fn milestones(boot: &NodeBoot<'_>) -> Vec<[String; 5]> {
-    let order = match &boot.report.zero {
-        Zero::Order { ordered, before_ns } => {
-            let when = recovery::seconds(before_ns.saturating_neg());
-            Some(milestone("reboot ordered", when, ordered.source, ordered.by.clone()))
-        }
-        Zero::Kernel(_) => None,
-    };
-    let milestones = recovery::milestones(boot.recovery, boot.report);
-    let milestones = milestones.into_iter().map(|Milestone { name, mark, pod }| {
+/// Returns the milestones in the order of their times, after the reboot order, each with the time since the one
+/// before.
+fn milestones(boot: &NodeBoot<'_>) -> Vec<[String; 6]> {
+    let mut last = None;
+    let mut rows = Vec::new();
+    if let Zero::Order { ordered, before_ns } = &boot.report.zero {
+        let at = before_ns.saturating_neg();
+        rows.push(milestone("reboot ordered", at, &mut last, ordered.source, ordered.by.clone()));
+    }
+    for Milestone { name, mark, pod } in recovery::milestones(boot.recovery, boot.report) {
+        let at = i64::try_from(mark.at.0).unwrap_or(i64::MAX);
         let pod = pod.map(|pod| format!("{} ({})", recovery::name(pod), recovery::kind(pod)));
-        milestone(name.title(), recovery::after(mark.at), mark.source, pod.unwrap_or_default())
-    });
-    order.into_iter().chain(milestones).collect()
+        rows.push(milestone(name.title(), at, &mut last, mark.source, pod.unwrap_or_default()));
+    }
+    rows
 }
 
-fn milestone(name: &str, when: String, source: Source, detail: String) -> [String; 5] {
+/// `at`: since boot, ns. `last`: the same of the milestone before.
+fn milestone(name: &str, at: i64, last: &mut Option<i64>, source: Source, detail: String) -> [String; 6] {
+    let step = last.replace(at).map(|last| recovery::seconds(at.saturating_sub(last))).unwrap_or_default();
     let precision = recovery::precision(source).to_owned();
-    [name.to_owned(), when, precision, recovery::source(source).to_owned(), detail]
+    let source = recovery::source(source).to_owned();
+    [name.to_owned(), recovery::seconds(at), step, precision, source, detail]
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::time::Duration;
 
     use super::{
@@ -254,14 +258,14 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         assert_eq!(
             listed,
             "  \
-  MILESTONE          AFTER BOOT  PRECISION  SOURCE
-  reboot ordered     -10.000 s   exact      a hook            systemctl reboot
-  kernel start       0.000 s     exact      the clock's zero
-  runtime started    3.250 s     exact      a hook
-  kubelet started    11.667 s    exact      a hook
-  first static pod   21.318 s    exact      a hook            kube-system/etcd-edge (static, by its UID)
-  first service pod  27.816 s    exact      a hook            default/nginx-1 (service, assumed)
-  last service pod   28.581 s    exact      a hook            default/nginx-2 (service, assumed)
+  MILESTONE          AFTER BOOT  STEP      PRECISION  SOURCE
+  reboot ordered     -10.000 s             exact      a hook            systemctl reboot
+  kernel start       0.000 s     10.000 s  exact      the clock's zero
+  runtime started    3.250 s     3.250 s   exact      a hook
+  kubelet started    11.667 s    8.417 s   exact      a hook
+  first static pod   21.318 s    9.651 s   exact      a hook            kube-system/etcd-edge (static, by its UID)
+  first service pod  27.816 s    6.498 s   exact      a hook            default/nginx-1 (service, assumed)
+  last service pod   28.581 s    0.765 s   exact      a hook            default/nginx-2 (service, assumed)
 "
         );
     }
@@ -452,7 +456,7 @@ the rows below the boots are of 2 of 3 boots; without 2026-11-23 04:57:33 * (ord
         }
     }
 
-    fn check(value: &serde_json::Value, page: &str) {
+    pub(in crate::cli::boot) fn check(value: &serde_json::Value, page: &str) {
         for (name, value) in value.as_object().into_iter().flatten() {
             let is_there = page.contains(&format!("`{name}`")) || page.contains(&format!("\"{name}\":"));
             assert!(is_there, "{name}");

@@ -202,6 +202,10 @@ fn held_up(waits: WaitsFor) -> String {
         WaitsFor::Runtime {} => {
             "for the runtime, which answered nothing (docs/findings/runtime_unresponsive.md)".to_owned()
         }
+        WaitsFor::Services { failed } => format!(
+            "for the kubelet to read the Services from the API server, {} to make the container",
+            counted(failed.into(), "failed attempt")
+        ),
         WaitsFor::Retry { failed } => {
             format!("from {} to the next try that did not fail", counted(failed.into(), "failed pull"))
         }
@@ -324,6 +328,11 @@ mod tests {
                 waited(WaitsFor::ApiRate { held_back: 3 }),
                 "waited 8.20 s for the kubelet's own rate of requests to the API server, 3 requests in its log (its \
                  kubeAPIQPS and kubeAPIBurst)",
+            ),
+            (
+                waited(WaitsFor::Services { failed: 2 }),
+                "waited 8.20 s for the kubelet to read the Services from the API server, 2 failed attempts to make \
+                 the container",
             ),
             (
                 waited(WaitsFor::Runtime {}),

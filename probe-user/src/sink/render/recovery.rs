@@ -18,7 +18,10 @@ use crate::{
         target::Outcome,
     },
     model::{
-        recovery::{BootRead, Kind, LessNetwork, Pod, Recovered, Recovery, Source, TimedSource, Unseen},
+        recovery::{
+            BootRead, Kind, LessNetwork, Pod, Recovered, Recovery, ServicesUnread, Source, TimedSource,
+            Unseen,
+        },
         time::Timestamp,
     },
     words::count::counted,
@@ -51,6 +54,7 @@ pub(crate) enum MilestoneName {
     #[strum(serialize = "kubelet_read_only")]
     KubeletReadOnlyListens,
     CniConfigured,
+    NetworkPod,
     #[strum(serialize = "cni_ready")]
     CniFirstSuccess,
     #[strum(serialize = "static_pod")]
@@ -81,6 +85,7 @@ impl MilestoneName {
             Self::KubeletApiListens => "kubelet's API listens",
             Self::KubeletReadOnlyListens => "kubelet's read-only API listens",
             Self::CniConfigured => "CNI configuration written",
+            Self::NetworkPod => "network's pod",
             Self::CniFirstSuccess => "first CNI success",
             Self::FirstStaticPod => "first static pod",
             Self::FirstServicePod => "first service pod",
@@ -103,6 +108,7 @@ pub(crate) fn milestones<'a>(recovery: &Recovery, report: &'a RecoveryReport) ->
     ];
     let pods = [
         (MilestoneName::FirstStaticPod, &report.first_static),
+        (MilestoneName::NetworkPod, &report.network_pod),
         (MilestoneName::FirstServicePod, &report.first_service),
         (MilestoneName::LastServicePod, &report.last_service),
     ];
@@ -369,6 +375,16 @@ pub(crate) fn network(report: &RecoveryReport) -> Option<String> {
     })
 }
 
+/// The time that was lost because the kubelet had not read the Services yet.
+fn services_unread(recovery: &Recovery) -> Option<String> {
+    let ServicesUnread { containers, span: waited } = recovery.services_unread?;
+    Some(format!(
+        "the kubelet had not read the Services from the API server: {} could not be made at first, {} lost",
+        counted(containers.into(), "container"),
+        span(waited.ended.since(waited.began))
+    ))
+}
+
 /// Notes about a boot besides its numbers, a sentence each.
 #[must_use]
 pub(crate) fn notes(boot: &NodeBoot<'_>) -> Vec<String> {
@@ -376,6 +392,7 @@ pub(crate) fn notes(boot: &NodeBoot<'_>) -> Vec<String> {
     let mut lines = vec![zero(&report.zero, recovery.boot.as_ref())];
     lines.extend(unseen(recovery));
     lines.extend(network(report));
+    lines.extend(services_unread(recovery));
     lines.push(close(&report.close));
     lines.extend(missed(report));
     lines.extend(less_network(&report.less_network));

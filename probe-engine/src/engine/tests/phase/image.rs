@@ -27,6 +27,7 @@ fn answer(digit: char, own: Span, other: Span) -> Fact {
         pulls: vec![Pull { span: own, failed: false, fetched: None }],
         other_pulls: vec![other],
         refused: Vec::new(),
+        services_unread: Vec::new(),
         created: None,
         other_creates: Vec::new(),
     }))

@@ -3,13 +3,13 @@
 
 use super::{
     log_search::{first_sign, idle_since},
-    run,
+    recovery, run,
 };
 use crate::{
     engine::world::{World, lookup::phase},
     model::{
-        fact::{HeldRequests, ImageWork},
-        phase::Kind,
+        fact::{HeldRequests, ImageWork, Span},
+        phase::{Kind, WaitsFor},
         time::Timestamp,
     },
 };
@@ -48,6 +48,11 @@ pub(crate) fn image_work(world: &mut World, it: &ImageWork) {
     let Some(from) = idle_since(row, until) else { return };
     let parts = phase::image::parts(it, from, until);
     world.sandboxes.run_divided(&sandbox, &it.container, parts.clone());
+    for part in &parts {
+        if matches!(part.waits, Some(WaitsFor::Services { .. })) {
+            recovery::services_unread(world, Span { began: part.begin, ended: part.end() });
+        }
+    }
     world.starts.divide(&sandbox, |phase| {
         let is_its = phase.container.as_ref().is_some_and(|of| of.id == it.container);
         if is_its && phase.kind == Kind::Image {

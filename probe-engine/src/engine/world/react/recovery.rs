@@ -30,10 +30,10 @@ use crate::{
     },
     model::{
         change::ChangeKind,
-        fact::{Executed, Origin, Reservation, StoreKind, Task},
+        fact::{Executed, Origin, Reservation, Span, StoreKind, Task},
         recovery::{
-            BootRead, KubeletListens, NetworkAttempt, OpenAttempt, Order, RecoveredPod, Recovery, Source,
-            TimedSource,
+            BootRead, KubeletListens, NetworkAttempt, OpenAttempt, Order, RecoveredPod, Recovery,
+            ServicesUnread, Source, TimedSource,
         },
         time::Timestamp,
     },
@@ -198,6 +198,20 @@ pub(crate) fn pod_may_be_back(world: &mut World, at: Timestamp) {
     if world.boot.is_restarting() {
         restart::look_at_restarts(world, at);
     }
+}
+
+/// Notes that a container could not be made in this time, because the kubelet had not read the Services.
+pub(crate) fn services_unread(world: &mut World, wait: Span) {
+    if lookup::recovery::is_recovered(world, wait.began) {
+        return;
+    }
+    let recovery = &mut world.boot.recovery;
+    let known = recovery.services_unread.unwrap_or(ServicesUnread { containers: 0, span: wait });
+    recovery.services_unread = Some(ServicesUnread {
+        containers: known.containers.saturating_add(1),
+        span: Span { began: known.span.began.min(wait.began), ended: known.span.ended.max(wait.ended) },
+    });
+    recovery.revision = recovery.revision.wrapping_add(1);
 }
 
 type Programs = (Option<String>, Option<String>);

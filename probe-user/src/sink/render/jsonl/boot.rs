@@ -7,6 +7,7 @@
 mod numbers;
 mod restart;
 mod statistics;
+mod what_if;
 
 use std::collections::BTreeMap;
 
@@ -18,8 +19,9 @@ use numbers::{COLUMN_NAMES, Columns, NumbersLine, Periods};
 pub use restart::{RestartLine, RestartStatisticsLine};
 use statistics::GroupLine;
 pub use statistics::Statistics;
+pub(crate) use what_if::WhatIfLine;
 
-use super::scalar::{Decimal, is_default};
+use super::scalar::{Decimal, is_default, nanos};
 use crate::{
     engine::boot::{
         average::{Average, average},
@@ -39,6 +41,7 @@ enum Line<'a> {
     Group(Box<GroupLine<'a>>),
     Restart(Box<RestartLine<'a>>),
     RestartStatistics(Box<RestartStatisticsLine<'a>>),
+    WhatIf(Box<WhatIfLine<'a>>),
 }
 
 /// One boot (docs/boot.md).
@@ -78,6 +81,7 @@ pub struct Boot<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     less_network: Vec<LessNetworkLine<'a>>,
     cni: Cni<'a>,
+    services_unread: Option<ServicesUnreadLine>,
     /// More happened than is kept.
     truncated: Option<Truncated>,
     /// The agent came after the runtime.
@@ -173,6 +177,15 @@ struct Cni<'a> {
     unseen_until_ns: Option<Decimal<u64>>,
 }
 
+/// What it cost that the kubelet had not read the Services yet.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "BootServicesUnread")]
+struct ServicesUnreadLine {
+    /// The containers that could not be made at first.
+    containers: u32,
+    lost_ns: Decimal<u128>,
+}
+
 /// Pods and calls that are in no other member.
 #[derive(Serialize, JsonSchema)]
 struct Truncated {
@@ -262,6 +275,15 @@ pub fn restart_lines(rows: &[NodeBoot<'_>]) -> serde_json::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Returns a line for each boot with a change.
+pub(crate) fn what_if_lines<'a>(all: impl Iterator<Item = WhatIfLine<'a>>) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for it in all {
+        write(&mut bytes, &Line::WhatIf(Box::new(it)))?;
+    }
+    Ok(bytes)
+}
+
 /// The restarts of daemons in these boots, and the statistics of each program's restarts.
 #[must_use]
 pub fn restarts<'a>(rows: &[NodeBoot<'a>]) -> (Vec<RestartLine<'a>>, Vec<RestartStatisticsLine<'a>>) {
@@ -346,6 +368,10 @@ impl<'a> Boot<'a> {
                 lost_ns: Decimal(study.cni.lost.as_nanos()),
                 unseen_until_ns: study.cni.unseen_until.map(|at| Decimal(at.0)),
             },
+            services_unread: row.recovery.services_unread.map(|it| ServicesUnreadLine {
+                containers: it.containers,
+                lost_ns: nanos(it.span.ended.since(it.span.began)),
+            }),
             truncated: Truncated::of(row.recovery),
             late: study.is_late,
             milestones: recovery::milestones(row.recovery, study).iter().map(Milestone::of).collect(),

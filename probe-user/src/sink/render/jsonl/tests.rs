@@ -110,6 +110,7 @@ pub(super) fn start() -> Start {
         WaitsFor::Creates { ahead: 2, at_once: 1 },
         WaitsFor::Rate { refused: 2 },
         WaitsFor::Retry { failed: 1 },
+        WaitsFor::Services { failed: 1 },
         WaitsFor::ApiRate { held_back: 3 },
         WaitsFor::Runtime {},
     ]

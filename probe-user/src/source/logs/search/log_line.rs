@@ -63,6 +63,8 @@ pub(super) enum Why {
     Refused,
     PullFailed,
     CreateFailed,
+    /// It had not read the Services yet, which the container's environment names.
+    ServicesUnread,
 }
 
 /// A longer name is ignored: no image, pod or request has it.
@@ -178,6 +180,9 @@ fn not_started(line: &str) -> Option<Vec<Step>> {
         let (kind, message) = rest.strip_prefix(" with ")?.split_once(": ")?;
         let why = match kind {
             "CreateContainerError" => Why::CreateFailed,
+            "CreateContainerConfigError" if message.contains("services have not yet been read") => {
+                Why::ServicesUnread
+            }
             _ if !PULL_ERRORS.contains(&kind) => return None,
             _ if message.contains("pull QPS exceeded") => Why::Refused,
             _ => Why::PullFailed,
@@ -338,6 +343,14 @@ mod tests {
             not_started("e", Why::CreateFailed),
         ];
         assert_eq!(read(&sync(several)), said);
+        let config = |why| {
+            sync(&format!(
+                r#"failed to \"StartContainer\" for \"main\" with CreateContainerConfigError: \"{why}\""#
+            ))
+        };
+        let unread = config("services have not yet been read at least once, cannot construct envvars");
+        assert_eq!(read(&unread), [not_started("main", Why::ServicesUnread)]);
+        assert_eq!(read(&config(r#"secret \\\"db\\\" not found"#)), []);
         // In the pause after it, since Kubernetes 1.32.
         let paused = r#"failed to \"StartContainer\" for \"main\" with ImagePullBackOff: \"Back-off pulling image \\\"x\\\": ErrImagePull: pull QPS exceeded\""#;
         assert_eq!(read(&sync(paused)), []);

@@ -44,14 +44,13 @@ struct Work {
     manifest: Option<String>,
 }
 
-/// The kubelet could not start a container, because its image was not pulled.
+/// The kubelet could not start a container, because its image was not pulled or the Services were not known.
 #[derive(Debug)]
 struct Failure {
     at: Timestamp,
     pod: String,
     container: String,
-    /// The kubelet did not even try.
-    refused: bool,
+    why: Why,
 }
 
 /// All pulls, creations and failures in the logs.
@@ -131,11 +130,15 @@ impl PullHistory {
                 let name = format!("{pod}/{container}");
                 end(&mut self.creates, at, true, |it| it.by.0 == Kind::Crio && it.of == name);
             }
-            Step::NotStarted { pod, container, why: why @ (Why::Refused | Why::PullFailed) } => {
+            Step::NotStarted {
+                pod,
+                container,
+                why: why @ (Why::Refused | Why::PullFailed | Why::ServicesUnread),
+            } => {
                 if self.failures.len() >= MAX_KEPT {
                     self.failures.remove(0);
                 }
-                self.failures.push(Failure { at, pod, container, refused: why == Why::Refused });
+                self.failures.push(Failure { at, pod, container, why });
             }
         }
     }
@@ -169,11 +172,15 @@ impl PullHistory {
             container: it.container.clone(),
             pulls: pulls.map(|work| work.pull(it, fetched)).collect(),
             other_pulls: others(other_pulls, it, by, turn),
-            refused: failures.iter().filter(|it| it.refused).map(|it| it.at).take(MAX_OTHERS).collect(),
+            refused: times(&failures, Why::Refused),
+            services_unread: times(&failures, Why::ServicesUnread),
             created,
             other_creates: others(other_creates, it, by, due),
         };
-        let is_known = !work.pulls.is_empty() || work.created.is_some() || !work.refused.is_empty();
+        let is_known = !work.pulls.is_empty()
+            || work.created.is_some()
+            || !work.refused.is_empty()
+            || !work.services_unread.is_empty();
         is_known.then_some(work)
     }
 
@@ -196,6 +203,7 @@ impl PullHistory {
             pulls: Vec::new(),
             other_pulls: open,
             refused,
+            services_unread: Vec::new(),
             created: None,
             other_creates: Vec::new(),
         })
@@ -262,18 +270,25 @@ fn others<'a>(
     works.skip(too_many).map(|work| work.span(it)).collect()
 }
 
+/// Returns when the kubelet failed for this reason.
+fn times(failures: &[&Failure], why: Why) -> Vec<Timestamp> {
+    failures.iter().filter(|it| it.why == why).map(|it| it.at).take(MAX_OTHERS).collect()
+}
+
 /// Returns the failed pulls of a container's image that were for this container. The kubelet logs the failure
 /// of each try, so this is the last failed pull before each such line. Other pods may pull the same image,
 /// and no runtime's log says for which container.
 fn failed<'a>(tries: &'a [&'a Work], failures: &'a [&'a Failure]) -> impl Iterator<Item = &'a Work> {
     let before = [Timestamp::ZERO].into_iter().chain(failures.iter().map(|it| it.at));
-    failures.iter().zip(before).filter(|(failure, _)| !failure.refused).filter_map(|(failure, before)| {
-        let until = failure.at + Duration::from_micros(SLACK);
-        let pull = tries
-            .iter()
-            .rfind(|work| work.failed && work.ended.is_some_and(|ended| before < ended && ended <= until));
-        pull.copied()
-    })
+    failures.iter().zip(before).filter(|(failure, _)| failure.why == Why::PullFailed).filter_map(
+        |(failure, before)| {
+            let until = failure.at + Duration::from_micros(SLACK);
+            let pull = tries.iter().rfind(|work| {
+                work.failed && work.ended.is_some_and(|ended| before < ended && ended <= until)
+            });
+            pull.copied()
+        },
+    )
 }
 
 /// Ends the last work that is under way. An earlier one was given up when the runtime was restarted.

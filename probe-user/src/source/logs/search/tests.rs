@@ -162,6 +162,7 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
         pulls: vec![Pull { span: span(20, 35), failed: false, fetched: Some(at(30)) }],
         other_pulls: vec![span(5, 20)],
         refused: Vec::new(),
+        services_unread: Vec::new(),
         created: Some(span(36, 38)),
         other_creates: Vec::new(),
     };
@@ -176,6 +177,18 @@ fn a_pull_is_found_with_the_date_of_its_last_layer_and_the_pulls_before_it() {
     let unknown = Pull { fetched: None, ..expected.pulls[0] };
     let found = node.find([asked("c1", BUSYBOX, "main")]);
     assert_eq!(found, [ImageWork { pulls: vec![unknown], ..expected }]);
+}
+
+#[test]
+fn a_container_may_wait_for_the_services() {
+    let said = |words: &str| {
+        let line =
+            not_started("web-0", "main", "CreateContainerConfigError").replace("\"no", &format!("\"{words}"));
+        Node::new(&[(12, &line)]).find([asked("c1", BUSYBOX, "main")])
+    };
+    let found = said("services have not yet been read at least once, cannot construct envvars");
+    assert_eq!(found.iter().map(|it| it.services_unread.clone()).collect::<Vec<_>>(), [vec![at(12)]]);
+    assert_eq!(said("secret db not found"), []);
 }
 
 #[test]

@@ -20,8 +20,7 @@ pub(crate) fn parts(work: &ImageWork, begin: Timestamp, end: Timestamp) -> Vec<P
     let pull =
         work.pulls.iter().rfind(|it| !it.failed && overlaps(&it.span, begin, end) && it.span.ended <= end);
     let created = work.created.filter(|span| overlaps(span, begin, end));
-    let has_tried = work.pulls.iter().any(|it| it.failed && overlaps(&it.span, begin, end))
-        || work.refused.iter().any(|at| (begin..end).contains(at));
+    let has_tried = tries(work, begin, end).is_some();
     if pull.is_none() && created.is_none() && !has_tried {
         return Vec::new();
     }
@@ -36,12 +35,15 @@ pub(crate) fn parts(work: &ImageWork, begin: Timestamp, end: Timestamp) -> Vec<P
     }
     if let Some(created) = created {
         let from = cut.at;
-        let wait = queue(&work.other_creates, from, created.began);
-        let wait = wait.map(|(at, ahead, at_once)| (at, WaitsFor::Creates { ahead, at_once }));
+        let wait = services(work, from, created.began).or_else(|| {
+            let (at, ahead, at_once) = queue(&work.other_creates, from, created.began)?;
+            Some((at, WaitsFor::Creates { ahead, at_once }))
+        });
         cut.wait_until(created.began, wait);
         cut.until(end, PartKind::Create);
     }
-    cut.until(end, PartKind::Unknown);
+    let wait = services(work, cut.at, end);
+    cut.wait_until(end, wait);
     cut.parts
 }
 
@@ -87,7 +89,13 @@ fn tries(work: &ImageWork, begin: Timestamp, until: Timestamp) -> Option<(Timest
     let by_rate = (refused.clone().min(), WaitsFor::Rate { refused: count(refused.by_ref().count()) });
     let by_failure = (failed.clone().min(), WaitsFor::Retry { failed: count(failed.by_ref().count()) });
     let known = [by_rate, by_failure].into_iter().filter_map(|(at, waits)| Some((at?, waits)));
-    known.min_by_key(|(at, _)| *at)
+    known.chain(services(work, begin, until)).min_by_key(|(at, _)| *at)
+}
+
+/// The tries to make the container for which the kubelet lacked the Services, and when the first of them was.
+fn services(work: &ImageWork, begin: Timestamp, until: Timestamp) -> Option<(Timestamp, WaitsFor)> {
+    let failed = work.services_unread.iter().filter(|at| (begin..until).contains(at));
+    Some((*failed.clone().min()?, WaitsFor::Services { failed: count(failed.count()) }))
 }
 
 /// Since when something waited that began at `began`, because others had all the places: how many ended
@@ -143,6 +151,7 @@ mod tests {
             pulls: Vec::new(),
             other_pulls: Vec::new(),
             refused: Vec::new(),
+            services_unread: Vec::new(),
             created: None,
             other_creates: Vec::new(),
         }
@@ -156,6 +165,7 @@ mod tests {
                 Some(WaitsFor::Creates { ahead, at_once }) => format!("({ahead} creates, {at_once} at once)"),
                 Some(WaitsFor::Rate { refused }) => format!("({refused} refused)"),
                 Some(WaitsFor::Retry { failed }) => format!("({failed} failed)"),
+                Some(WaitsFor::Services { failed }) => format!("({failed} without Services)"),
                 Some(WaitsFor::ApiRate { held_back }) => format!("({held_back} held back)"),
                 Some(WaitsFor::Runtime {}) => "(the runtime)".to_owned(),
             };
@@ -237,6 +247,33 @@ mod tests {
         assert_eq!(of(&created), "wait(2 creates, 1 at once) 5003, create 3997");
     }
 
+    #[test]
+    fn a_container_that_the_kubelet_could_not_make_waited_from_the_first_try_on() {
+        let unread = ImageWork {
+            pulls: vec![pull((1200, 3000), None)],
+            services_unread: vec![at(500), at(3100), at(6000)],
+            created: Some(span((9000, 9900))),
+            other_creates: vec![span((5000, 8999))],
+            ..work()
+        };
+        assert_eq!(
+            of(&unread),
+            "unknown 200, pull 1800, unknown 100, wait(2 without Services) 5900, create 1000"
+        );
+        // CRI-O did not log that it made it.
+        let unmade = ImageWork { created: None, ..unread.clone() };
+        assert_eq!(of(&unmade), "unknown 200, pull 1800, unknown 100, wait(2 without Services) 6900");
+        // With imagePullPolicy: Always each try begins with a pull.
+        let again =
+            ImageWork { pulls: vec![pull((8000, 8500), None)], other_creates: Vec::new(), ..unread.clone() };
+        assert_eq!(
+            of(&again),
+            "unknown 2100, wait(2 without Services) 4900, pull 500, unknown 500, create 1000"
+        );
+        let was_there = ImageWork { pulls: Vec::new(), ..unread };
+        assert_eq!(of(&was_there), "unknown 2100, wait(2 without Services) 5900, create 1000");
+    }
+
     fn spans() -> impl Strategy<Value = Vec<Span>> {
         prop::collection::vec((0..12_000_u64, 0..6000_u64), 0..12)
             .prop_map(|all| all.into_iter().map(|(began, took)| span((began, began + took))).collect())
@@ -248,6 +285,7 @@ mod tests {
             own in spans(), other_pulls in spans(), other_creates in spans(),
             created in prop::option::of((0..12_000_u64, 0..6000_u64)),
             refused in prop::collection::vec(0..12_000_u64, 0..4),
+            services_unread in prop::collection::vec(0..12_000_u64, 0..4),
             bits: u16, (from, to) in (0..12_000_u64, 0..12_000_u64),
         ) {
             let pulls = own.iter().enumerate().map(|(place, span)| Pull {
@@ -259,6 +297,7 @@ mod tests {
                 pulls: pulls.collect(),
                 other_pulls,
                 refused: refused.into_iter().map(at).collect(),
+                services_unread: services_unread.into_iter().map(at).collect(),
                 created: created.map(|(began, took)| span((began, began + took))),
                 other_creates,
                 ..work()
