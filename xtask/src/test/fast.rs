@@ -43,7 +43,13 @@ pub(super) fn checks() -> Vec<Step> {
 /// Returns the step that compiles all plain tests.
 pub(super) fn compilation() -> Result<Step> {
     let command = program::plain_tests(&["--no-run"])?;
-    Ok(Step { name: "compilation of the tests".to_owned(), command, limit: LIMIT, runners: 0, is_serial: false })
+    Ok(Step {
+        name: "compilation of the tests".to_owned(),
+        command,
+        limit: LIMIT,
+        runners: 0,
+        is_serial: false,
+    })
 }
 
 /// Runs those of the [`checks`] that have not run yet, and the tests.

@@ -13,17 +13,11 @@ use crate::model::{
     change::{ChangeKind, CniCall, Evidence, EvidenceEvent, Finding, Process},
     fact::{CniCommand, NetworkFaultForm, NodeFolders, Origin, StoreKind},
     finding::{
-<<<<<<< HEAD
         AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWait, CniWaitForm, CniWrongDel,
         DaemonFailing, Duplicate, DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message,
         NodeNetworkUnready, OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion,
-=======
-        AbandonedSandbox, Cause, CniFailing, CniQueue, CniSlow, CniWrongDel, DaemonFailing, Duplicate,
-        DuplicateAddress, DuplicateSandbox, Key, Kind, LeakedAddress, Message, NodeNetworkUnready,
-        OrphanNetns, OrphanSandbox, OutOfOrder, OwnerlessReservation, PoolExhaustion, RestartedInBulk,
->>>>>>> bulk
-        RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StartCause, StartStep, StopStep,
-        StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
+        RestartedInBulk, RuntimeUnresponsive, SandboxesReplaced, Severity, Stage, StartCause, StartStep,
+        StopStep, StuckCgroup, StuckStart, StuckStop, TeardownOutOfOrder, UnverifiedRelease, WrongDelForm,
     },
     id::{ContainerId, NetnsKey, TaskKey},
     time::Timestamp,

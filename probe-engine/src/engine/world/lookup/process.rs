@@ -6,22 +6,17 @@ use probe_common::{
 };
 
 use crate::{
-<<<<<<< HEAD
     engine::world::{
         World, argv,
         daemon::runtime_named,
         table::process::{Process, State},
     },
-    model::{change, id::TaskKey, time::Timestamp},
-=======
-    engine::world::{World, argv, daemon::runtime_named, table::process::Process},
     model::{
         change,
         fact::{SIGKILL, SIGTERM},
         id::TaskKey,
         time::Timestamp,
     },
->>>>>>> bulk
 };
 
 /// At most this many ancestors or descendants of a process are looked at.
