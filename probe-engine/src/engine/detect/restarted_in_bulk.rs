@@ -151,7 +151,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<RestartedInBulk>, 
             }
         }
     }
-    // Of several of one name only the last counts.
+    // The last one of each name counts.
     let mut last: BTreeMap<(bool, &str), Detection> = BTreeMap::new();
     for ((comm, at), mut all) in daemons {
         if pods(&all) * 2 >= running(ctx, at) {
