@@ -21,6 +21,8 @@ use crate::{
     },
 };
 
+type OfReport = fn(&RecoveryReport) -> Option<&RecoveredPod>;
+
 /// How many pods are listed.
 const MAX_LISTED: usize = 20;
 
@@ -81,7 +83,7 @@ fn text(boot: &NodeBoot<'_>, change: &str, it: &WhatIf) -> String {
         Zero::Order { .. } => "the order of the restart",
         Zero::Kernel(_) => "the kernel's start",
     };
-    let pods: [(&str, fn(&RecoveryReport) -> Option<&RecoveredPod>); 3] = [
+    let pods: [(&str, OfReport); 3] = [
         ("first static pod", |report| report.first_static.as_ref()),
         ("first service pod", |report| report.first_service.as_ref()),
         ("last service pod", |report| report.last_service.as_ref()),
