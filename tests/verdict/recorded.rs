@@ -141,8 +141,8 @@ fn restarted(name: &str, day: i64, pods: Vec<Pod>, [kubelet, fixed]: [u64; 2]) -
     drive
 }
 
-/// A node restarts. Its network comes with flannel's pod; until then the ADDs for `web` fail, three times. The
-/// image of `report` is pulled.
+/// A node restarts. Its network comes with flannel's pod; until then the ADDs for `web` fail, three times.
+/// The image of `report` is pulled.
 fn what_if() -> Drive {
     let pods = ["web", "report"].map(service).to_vec();
     let mut drive = restarted("what-if", 0, pods, [21_667, 31_318]);

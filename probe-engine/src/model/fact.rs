@@ -28,13 +28,14 @@ use crate::model::{
     time::{Nanoseconds, Timestamp, on_the_clock},
 };
 
+pub use super::time::Span;
 pub use attached::{Attached, Loss, Mechanism, RingRead, RingsRead, Signal};
 pub use happened::{
     Address, Caller, Cgroup, CniCalled, CniVariables, Executed, Exited, NESTED, SIGKILL, SIGTERM, Signaled,
     Task,
 };
 pub use held::HeldRequests;
-pub use image::{ImageWork, Pull, Span};
+pub use image::{ImageWork, Pull};
 pub use ledger::{
     AddressAnswered, Bound, CniCommand, Holder, LOOPBACK, MessageFound, Network, NetworkFault,
     NetworkFaultForm, NetworkLoading, NetworksRead, NodeFolders, Pool, ProgramFound, Reservation,

@@ -24,10 +24,9 @@ pub use restart::{
 };
 
 use crate::model::{
-    fact::Span,
     id::{ContainerId, PodUid},
     scalar::is_default,
-    time::{Nanoseconds, Timestamp},
+    time::{Nanoseconds, Span, Timestamp},
 };
 
 /// A socket that first listens later than this after the start does so for another reason than the start.

@@ -74,3 +74,9 @@ pub(crate) fn on_the_clock<'de, D: Deserializer<'de>>(from: D) -> Result<Timesta
     }
     Ok(at)
 }
+/// A time that something took, in the clock of [`Timestamp`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Span {
+    pub began: Timestamp,
+    pub ended: Timestamp,
+}

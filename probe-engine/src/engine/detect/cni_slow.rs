@@ -329,8 +329,8 @@ impl CniWait {
 impl Explain for CniSlow {
     fn summary(&self) -> String {
         let verb = if self.open { "has been running for" } else { "took" };
-        let (command, plugin) = (escaped(&self.command), escaped(&self.plugin));
-        let mut text = format!("{command} {plugin} {verb} {}", span(self.took));
+        let plugin = escaped(&self.plugin);
+        let mut text = format!("{} {plugin} {verb} {}", escaped(&self.command), span(self.took));
         if let Some(waits) = &self.waits {
             text += &format!(": {}", waits.does());
         }
@@ -374,7 +374,7 @@ impl Explain for CniSlow {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, process::Command};
+    use std::process::Command;
 
     use super::lock_holder;
 
@@ -384,8 +384,8 @@ mod tests {
         let lock = tempfile::NamedTempFile::new().expect("a file");
         lock.as_file().lock().expect("the lock");
         let mut waits = Command::new("flock").arg(lock.path()).arg("true").spawn().expect("flock");
-        let line = format!(" {} ", waits.id());
-        while !fs::read_to_string("/proc/locks").expect("the locks").contains(&line) {
+        let pid = format!(" {} ", waits.id());
+        while !Command::new("grep").args(["-qF", &pid, "/proc/locks"]).status().expect("grep").success() {
             assert_eq!(waits.try_wait().expect("a child"), None, "it waits");
         }
         let output = Command::new("sh").args(["-c", &lock_holder(waits.id())]).output().expect("a shell");

@@ -114,8 +114,8 @@ impl Explain for LostNetwork {
             return format!("the pod runs without {addresses}: {ifname} lost {them}");
         };
         let inside = if self.by_pod == Some(true) { " in the pod" } else { "" };
-        let (comm, pid) = (escaped(&by.comm), by.key.pid);
-        format!("the pod runs without {addresses}: {comm}[{pid}]{inside} removed {them} from {ifname}")
+        let who = format!("{}[{}]{inside}", escaped(&by.comm), by.key.pid);
+        format!("the pod runs without {addresses}: {who} removed {them} from {ifname}")
     }
 
     fn cause(&self) -> &'static str {

@@ -137,11 +137,7 @@ fn end_if_forgotten(id: &ContainerId, pid: u32, runtimes: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        fs,
-        os::unix::fs::PermissionsExt as _,
-        process::{Command, Stdio},
-    };
+    use std::process::{Command, Stdio};
 
     use super::{ContainerId, end_if_forgotten};
 
@@ -161,8 +157,8 @@ mod tests {
         ] {
             for (name, does) in [("crictl", crictl), ("ctr", ctr)] {
                 let tool = tools.path().join(name);
-                fs::write(&tool, format!("#!/bin/sh\n{does}\n")).expect("a script");
-                fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).expect("a program");
+                let made = format!("printf '#!/bin/sh\\n{does}\\n' > \"$0\" && chmod +x \"$0\"");
+                Command::new("sh").arg("-c").arg(made).arg(tool).status().expect("a shell");
             }
             let own = if is_own { id.as_str() } else { "other" };
             // A shell keeps its arguments, as a shim does.

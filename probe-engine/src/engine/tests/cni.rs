@@ -1,5 +1,7 @@
 //! Plugins that fail, are slow, or wait in a queue.
 
+mod waits;
+
 use std::time::Duration;
 
 use probe_common::event::class;
@@ -16,10 +18,7 @@ use crate::{
     engine::Engine,
     model::{
         change::{ChangeKind, Finding, Output, Question},
-        fact::{
-            CniCommand, ContainerFound, Fact, List, MessageFound, NameSource, Observation, Origin,
-            ProcessState, Role, RunState, ThreadState,
-        },
+        fact::{CniCommand, ContainerFound, Fact, List, MessageFound, NameSource, Observation, Origin, Role},
         finding::{CniFailing, CniQueue, CniSlow, Explain, Kind, Severity, Stage},
     },
 };
@@ -404,63 +403,6 @@ fn a_slow_call_is_reported_while_it_runs_and_for_a_while_after() {
         told.lines().last(),
         Some("621000 finding.closed cni_slow/bridge/ADD [default/web-1 a] Agent")
     );
-}
-
-/// The plugin's own program is asked about, shortly before the call is slow. Each form has its words.
-#[test]
-fn a_slow_call_says_what_it_waits_for() {
-    let waits = |state: RunState, function: Option<&str>, kind: RunState| {
-        let mut story = Story::new();
-        begin(story.at(SECOND), 100, "ADD", 'a', '1');
-        story.at(2 * SECOND).exec(
-            Who::new(101, 100, "iptables"),
-            class::CNI,
-            "iptables -w -t nat -A POSTROUTING",
-        );
-        let process = Who::new(101, 100, "iptables").task().key;
-        let threads = vec![ThreadState { state: kind, function: function.map(str::to_owned), count: 1 }];
-        story.at(10 * SECOND + 5).listed(Fact::ProcessState(ProcessState { process, state, threads }));
-        let (_, engine) = story.judge(12 * SECOND);
-        finding(&engine, "cni_slow/bridge/ADD").kind.explain().summary()
-    };
-    let sleeping = |function| waits(RunState::Sleeping, Some(function), RunState::Sleeping);
-    for (function, does) in [
-        ("locks_lock_inode_wait", "waits for a file lock"),
-        ("anon_pipe_read", "waits for input"),
-        ("do_wait", "waits for a program that it started"),
-        ("ep_poll", "waits for an answer"),
-        ("unix_stream_read_generic", "waits for an answer"),
-        ("hrtimer_nanosleep", "pauses"),
-        ("do_freezer_trap", "is frozen"),
-    ] {
-        let summary = sleeping(function);
-        assert!(summary.starts_with("ADD bridge has been running for 1"), "{summary}");
-        assert!(summary.ends_with(&format!("s: iptables[101] {does} ({function})")), "{summary}");
-    }
-    assert!(!sleeping("futex_do_wait").contains("iptables"), "other threads of it may do something");
-    let blocked = |function| waits(RunState::Sleeping, function, RunState::Uninterruptible);
-    assert!(blocked(Some("rtnl_lock")).ends_with("waits for the kernel's network lock (rtnl_lock)"));
-    assert!(blocked(Some("nfs_wait_bit_killable")).ends_with("waits in the kernel (nfs_wait_bit_killable)"));
-    assert!(blocked(None).ends_with("iptables[101] waits in the kernel"));
-    assert!(waits(RunState::Running, None, RunState::Running).ends_with("iptables[101] is at work"));
-    assert!(waits(RunState::Stopped, None, RunState::Stopped).ends_with("iptables[101] is stopped"));
-}
-
-/// An answer may be late, or show nothing. A call that ends in time is never looked at.
-#[test]
-fn what_a_slow_call_waits_for_is_looked_at_again_while_it_runs() {
-    let mut story = Story::new();
-    begin(story.at(SECOND), 100, "ADD", 'a', '1');
-    let asked = |story: &mut Story, until: u64| {
-        let told = story.until(until).moment().run();
-        told.iter().filter(|line| *line == "? process 100").count()
-    };
-    let times = [8_000, 11_000, 13_000, 16_000, 21_000];
-    assert_eq!(times.map(|at| asked(&mut story, at)), [0, 1, 1, 2, 3]);
-    let mut story = Story::new();
-    begin(story.at(SECOND), 100, "ADD", 'a', '1');
-    end(story.at(9 * SECOND), 100, 0);
-    assert_eq!(asked(&mut story, 60 * SECOND), 0);
 }
 
 #[test]

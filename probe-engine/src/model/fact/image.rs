@@ -3,7 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{id::ContainerId, scalar::is_default, time::Timestamp};
+use crate::model::{
+    id::ContainerId,
+    scalar::is_default,
+    time::{Span, Timestamp},
+};
 
 /// The work for one container in the time of the question. What no log or file shows is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +42,4 @@ pub struct Pull {
     /// When the last layer was fetched. None: no file shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched: Option<Timestamp>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Span {
-    pub began: Timestamp,
-    pub ended: Timestamp,
 }

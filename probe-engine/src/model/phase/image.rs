@@ -55,7 +55,8 @@ pub enum WaitsFor {
     Rate { refused: u32 },
     /// Pulls failed, and the kubelet tried again later.
     Retry { failed: u32 },
-    /// The kubelet had not read the Services from the API server, and tried again later to make the container.
+    /// The kubelet had not read the Services from the API server, and tried again later to make the
+    /// container.
     Services { failed: u32 },
     /// The kubelet held back requests to the API server because of its rate limit; `held_back` is the number
     /// it logged.

@@ -76,8 +76,8 @@ pub(super) fn title(boot: &NodeBoot<'_>) -> String {
     format!("{} {} {id}", recovery::began(boot.recovery), boot.node).trim_end().to_owned()
 }
 
-/// Returns the milestones in the order of their times, after the reboot order, each with the time since the one
-/// before.
+/// Returns the milestones in the order of their times, after the reboot order, each with the time since the
+/// one before.
 fn milestones(boot: &NodeBoot<'_>) -> Vec<[String; 6]> {
     let mut last = None;
     let mut rows = Vec::new();

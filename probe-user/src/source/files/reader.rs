@@ -123,14 +123,17 @@ impl Read for Files {
                 }
                 Job::Records => {
                     gauges.close(clock::now());
-                    let mut read = |node: Node<'_>, send_batch: SendBatch<'_>| records.read(node, send_batch);
-                    let done = self.pass(&root, &mut read, &mut |report| match report {
-                        Report::Facts(batch) => {
-                            self.runtimes.iter().for_each(|finder| finder.search(&batch));
-                            send(Report::Facts(diff.reduce(batch)))
-                        }
-                        done @ Report::Done { .. } => send(done),
-                    });
+                    let done = self.pass(
+                        &root,
+                        &mut |node, send_batch| records.read(node, send_batch),
+                        &mut |report| match report {
+                            Report::Facts(batch) => {
+                                self.runtimes.iter().for_each(|finder| finder.search(&batch));
+                                send(Report::Facts(diff.reduce(batch)))
+                            }
+                            done @ Report::Done { .. } => send(done),
+                        },
+                    );
                     self.elsewhere().clone_from(records.elsewhere());
                     done
                 }
@@ -145,11 +148,11 @@ impl Read for Files {
     }
 }
 
-/// Takes the lists of a pass one by one.
-type SendBatch<'a> = &'a mut dyn FnMut(Batch) -> Result<(), backfill::Closed>;
-
 /// Lists one part of the node.
-type Pass<'a> = &'a mut dyn FnMut(Node<'_>, SendBatch<'_>) -> Result<Skipped, backfill::Closed>;
+type Pass<'a> = &'a mut dyn FnMut(
+    Node<'_>,
+    &mut dyn FnMut(Batch) -> Result<(), backfill::Closed>,
+) -> Result<Skipped, backfill::Closed>;
 
 impl Files {
     /// Returns the stores that the next reader is to know.

@@ -92,8 +92,8 @@ impl KernelClient {
         Ok(found)
     }
 
-    /// Returns the addresses in a namespace, IPv4 and IPv6, by interface, at most `MAX_ADDRESSES`, and whether
-    /// none changed meanwhile.
+    /// Returns the addresses in a namespace, IPv4 and IPv6, by interface, at most `MAX_ADDRESSES`, and
+    /// whether none changed meanwhile.
     pub(super) fn addresses(&mut self, nsid: Nsid) -> io::Result<(Addresses, bool)> {
         let mut found = Addresses::new();
         let mut is_steady = true;
@@ -128,8 +128,8 @@ impl KernelClient {
         }
     }
 
-    /// Sends `request` and passes each part of the reply to `take`. Returns `false` if the table changed during
-    /// each dump: changes may be reported twice or not at all.
+    /// Sends `request` and passes each part of the reply to `take`. Returns `false` if the table changed
+    /// during each dump: changes may be reported twice or not at all.
     fn converse(&mut self, request: &Request, mut take: impl FnMut(Body)) -> io::Result<bool> {
         for _ in 0..TRIES {
             self.sequence = self.sequence.wrapping_add(1);

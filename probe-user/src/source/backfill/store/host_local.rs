@@ -76,8 +76,9 @@ fn elsewhere_of(Configured { network, data_dir }: &Configured) -> Option<Elsewhe
 
 /// Returns where this store is, if it is one of host-local and not in a usual place.
 pub(crate) fn elsewhere_in(Store { kind, path, network, .. }: &Store) -> Option<Elsewhere> {
-    let (data_dir, network) = (Path::new(path).parent()?, network.as_ref()?);
-    (*kind == StoreKind::HostLocal && is_elsewhere(data_dir)).then(|| (data_dir.to_owned(), network.clone()))
+    let data_dir = Path::new(path).parent()?;
+    let place = (data_dir.to_owned(), network.clone()?);
+    (*kind == StoreKind::HostLocal && is_elsewhere(data_dir)).then_some(place)
 }
 
 fn is_elsewhere(data_dir: &Path) -> bool {

@@ -40,7 +40,8 @@ impl Table {
     }
 
     /// Corrects the copy of an address that a listing found, if it was only a guess of files. Returns whether
-    /// the namespace was known to have the address. A copy on another interface, which netlink knows, is a copy of its own.
+    /// the namespace was known to have the address. A copy on another interface, which netlink knows, is a
+    /// copy of its own.
     pub(in crate::engine::world) fn correct_known(&mut self, life: u64, it: &fact::Address) -> bool {
         let Some(row) = self.rows.get_mut(&life) else { return true };
         let known = row.addresses.iter_mut().filter(|kept| kept.address.address == it.address.address);
