@@ -66,7 +66,12 @@ impl PinArgs {
         let Some(dir) = dir else { return Ok(None) };
         let opened = if self.take_over { Pins::take_over(dir) } else { Pins::open(dir) };
         match opened {
-            Err(error @ (PinError::Taken(..) | PinError::Stays(_) | PinError::Unending(..))) => Err(error),
+            Err(
+                error @ (PinError::Taken(..)
+                | PinError::Stays(_)
+                | PinError::Dying(_)
+                | PinError::Unending(..)),
+            ) => Err(error),
             other => Ok(Some(other)),
         }
     }
@@ -137,7 +142,7 @@ impl Detach {
                         &format!("what an interrupted doctor left in {} is removed\n", of_doctor.display());
                 }
                 // A doctor is running, and removes them itself.
-                Err(PinError::Taken(..)) => {}
+                Err(PinError::Taken(..) | PinError::Dying(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }

@@ -56,6 +56,11 @@ pub enum PinError {
         n = END_TIMEOUT.as_secs()
     )]
     Stays(Holder),
+    #[error(
+        "the sandprobe that ran here{0} was killed and does not end: most likely the disk that it writes to hangs; start this one \
+         again once it has ended"
+    )]
+    Dying(Holder),
     #[error("cannot end the sandprobe that has {1}{0}: {2}")]
     Unending(Holder, PathBuf, String),
     #[error(
@@ -116,11 +121,17 @@ impl Pins {
     pub fn open(dir: &Path) -> Result<Self, PinError> {
         // A holder that is ending stays ending, even if that does not show for a moment.
         let mut ending = None;
-        Self::once_free(dir, DYING, |holder| {
+        let opened = Self::once_free(dir, DYING, |holder| {
             ending =
                 ending.filter(|known| *known == holder).or_else(|| holder.may_be_ending().then_some(holder));
             ending.is_some()
-        })
+        });
+        match opened {
+            Err(PinError::Taken(holder, _)) if ending == Some(holder) && holder.is_seen() => {
+                Err(PinError::Dying(holder))
+            }
+            other => other,
+        }
     }
 
     /// Tries to open the folder until this time is over, as long as `is_waited_for` accepts its holder.

@@ -52,7 +52,8 @@ pub(crate) fn begun(
     let container = variables.container_id.as_deref().and_then(ContainerId::parse);
     let around = around(world, task.parent).or_else(|| {
         // No hook saw the process between: a plugin that is a shell script has forked itself.
-        let is_direct = delegated || task.parent == caller || world.processes.get(task.parent).is_some();
+        let is_direct =
+            delegated || task.parent.pid == caller.pid || world.processes.get(task.parent).is_some();
         let open = if is_direct { None } else { container.as_ref() };
         host_calls(world, open)
             .filter(|call| call.caller == caller && call.call.command == variables.command)

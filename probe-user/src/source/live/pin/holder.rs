@@ -27,6 +27,11 @@ impl Holder {
         Self(pid(file))
     }
 
+    /// Returns whether this process can see it.
+    pub(super) fn is_seen(self) -> bool {
+        self.0.is_some()
+    }
+
     /// Returns whether this may be the same process as `other`. A process that cannot be seen may be.
     pub(super) fn may_be(self, other: Self) -> bool {
         self == other || self.0.is_none()
