@@ -124,7 +124,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             pod: call.pod.clone(),
             container: call.container.clone(),
             call: Some(*key),
-            waits: call.looked.as_ref().and_then(|it| it.waits.clone()),
+            waits: call.looked.as_ref().and_then(|it| it.waits.clone()).filter(|it| is_there(ctx, it)),
             gapped: ctx.world.lists.is_gapped(List::Processes),
         });
     }
@@ -132,6 +132,11 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
         found.extend(detection(&plugin, command, all));
     }
     found.extend(next.map(watched));
+}
+
+/// Whether the program that was looked at still runs.
+fn is_there(ctx: &DetectContext<'_>, it: &CniWait) -> bool {
+    ctx.world.processes.is_running(it.process.key)
 }
 
 /// Whether an ADD of this plugin has failed for the pod. Then `cni_failing` covers the pod.
@@ -162,7 +167,7 @@ fn finished(
         pod: row.pod.clone(),
         container: Some(row.container.clone()),
         call: None,
-        waits: None,
+        waits: runs.longest_waits.clone(),
         gapped: false,
     })
 }
@@ -222,6 +227,16 @@ fn lock_holder(pid: u32) -> String {
     format!(
         "awk -v pid={pid} 'NR == FNR {{ if ($2 == \"->\" && $6 == pid) lock = $1; next }} \
          $1 == lock && $2 != \"->\" {{ print $5 }}' /proc/locks /proc/locks | xargs -r ps -o pid,etime,stat,args -p"
+    )
+}
+
+/// Prints the sockets to which the process `pid` is connected, and the other ends of those of the node. The
+/// line of a socket of the file system (`unix(7)`) has only the number of its other end, whose line has the
+/// path.
+fn peers(pid: u32) -> String {
+    format!(
+        "nsenter -n -t {pid} ss -Hxtnp | awk -v own=pid={pid}, '{{ line[$6] = $0 }} index($0, own) {{ print; other[$8] }} \
+         END {{ for (end in other) if (end in line) print line[end] }}'"
     )
 }
 
@@ -313,10 +328,7 @@ impl CniWait {
                 "# The programs that it started:",
                 format!("ps -o pid,stat,etime,wchan:32,args --ppid {pid}"),
             ),
-            CniWaitForm::Answer => (
-                "# The sockets to which it is connected: whom it has asked.",
-                format!("nsenter -n -t {pid} ss -xtnp | grep -F pid={pid},"),
-            ),
+            CniWaitForm::Answer => ("# The sockets to which it is connected: whom it has asked.", peers(pid)),
             CniWaitForm::Pause => (
                 "# Its arguments, and the program that started it, say what it waits for:",
                 format!("ps -o pid,etime,args -p {pid} -p \"$(ps -o ppid= -p {pid})\""),
@@ -332,7 +344,8 @@ impl Explain for CniSlow {
         let plugin = escaped(&self.plugin);
         let mut text = format!("{} {plugin} {verb} {}", escaped(&self.command), span(self.took));
         if let Some(waits) = &self.waits {
-            text += &format!(": {}", waits.does());
+            let when = if self.open { "" } else { "when last looked at, " };
+            text += &format!(": {when}{}", waits.does());
         }
         text
     }
@@ -346,9 +359,9 @@ impl Explain for CniSlow {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = match &self.waits {
-            Some(waits) => waits.repair(),
-            None => lines(&[
-                "# What a slow call waits for is seen only while it runs: this finding then names it.",
+            Some(waits) if self.open => waits.repair(),
+            Some(_) | None => lines(&[
+                "# The call has ended. While the next slow one runs, this shows the command for what it waits for.",
             ]),
         };
         all.extend(cni_in_journal());
@@ -374,9 +387,28 @@ impl Explain for CniSlow {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{
+        os::unix::net::{UnixListener, UnixStream},
+        process::{self, Command},
+    };
 
-    use super::lock_holder;
+    use super::{lock_holder, peers};
+
+    /// Of the two ends of a socket, the one that the server has names its path.
+    #[test]
+    fn the_daemon_that_was_asked_is_shown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("daemon.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let _asking = UnixStream::connect(&path).expect("a client");
+        let _answering = listener.accept().expect("a server");
+        // A namespace of its own is entered with rights that this test may not have.
+        let own = peers(process::id());
+        let (_, command) = own.split_once("ss ").expect("the program");
+        let output = Command::new("sh").args(["-c", &format!("ss {command}")]).output().expect("a shell");
+        let told = String::from_utf8(output.stdout).expect("text");
+        assert!(told.contains(path.to_str().expect("a path")), "{told}");
+    }
 
     /// One process holds the lock, and another one waits for it.
     #[test]
@@ -393,6 +425,6 @@ mod tests {
         waits.wait().expect("its end");
         let told = String::from_utf8(output.stdout).expect("text");
         let held = told.lines().nth(1).and_then(|line| line.split_whitespace().next());
-        assert_eq!(held, Some(std::process::id().to_string().as_str()), "{told}");
+        assert_eq!(held, Some(process::id().to_string().as_str()), "{told}");
     }
 }

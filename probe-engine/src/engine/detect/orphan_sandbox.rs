@@ -110,8 +110,8 @@ impl Explain for OrphanSandbox {
         ];
         if let Some(id) = sandboxes.first() {
             all.extend(lines(&[
-                "# If no runtime has the sandbox on record, this ends the task that containerd may still have for it, or else the",
-                "# process, if that is still one of this sandbox:",
+                "# If no runtime has the sandbox on record, this deletes containerd's task of it. If there is none, it ends the process,",
+                "# after a check that it still belongs to the sandbox:",
             ]));
             all.push(end_if_forgotten(id, pid, runtimes));
         }

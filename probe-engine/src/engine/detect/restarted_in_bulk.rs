@@ -286,7 +286,10 @@ impl Explain for RestartedInBulk {
     }
 
     fn cause(&self) -> &'static str {
-        if self.is_by_kubelet() {
+        if self.is_by_kubelet() && self.was.is_none() {
+            "The kubelet had just started, and no other version of it is known from before. Its log says why each container \
+             was ended. If the runtime started shortly before, its unit may have killed the containers' shims."
+        } else if self.is_by_kubelet() {
             "The kubelet had just started, and took the containers for changed: it compares a hash of each container's \
              spec with the one that the runtime keeps from the container's start. Versions of the kubelet differ in \
              how they make it (1.31 does from 1.30)."
@@ -307,7 +310,9 @@ impl Explain for RestartedInBulk {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = lines(&["# The containers run again. Why they were ended:"]);
-        if self.is_by_kubelet() {
+        if self.is_by_kubelet() && self.was.is_none() {
+            all.push(in_journal("-e shim -e 'will be restarted'"));
+        } else if self.is_by_kubelet() {
             all.push(in_journal("'will be restarted'"));
             all.extend(lines(&[
                 "# Drain the node before the next upgrade of the kubelet: Kubernetes supports no upgrade to another minor",

@@ -405,7 +405,7 @@ impl Explain for StuckStop {
                 };
                 let mut all = Vec::new();
                 let folder = path.as_deref().and_then(|path| Path::new(path).parent()?.to_str());
-                if let Some(folder) = folder.filter(|path| !path.contains(['"', '\\'])) {
+                if let Some(folder) = folder.filter(|path| !path.contains(['"', '\\', '\''])) {
                     all = lines(&[
                         "# Whether the folder is mounted over itself, as by the first `ip netns add`. If / is not shared (no `shared:` in",
                         "# its line), two mounts lie over each other, and the runtime unmounts only the upper one. Files from before stay",

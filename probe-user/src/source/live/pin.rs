@@ -190,6 +190,13 @@ impl Pins {
     pub fn take_over(dir: &Path) -> Result<Self, PinError> {
         let holder = match Self::open(dir) {
             Err(PinError::Taken(holder, _)) => holder,
+            // It frees its memory, or a disk is slow.
+            Err(PinError::Dying(holder)) => {
+                return match Self::once_free(dir, END_TIMEOUT, |now| now.may_be(holder)) {
+                    Err(PinError::Taken(now, _)) if now.may_be(holder) => Err(PinError::Dying(now)),
+                    other => other,
+                };
+            }
             other => return other,
         };
         holder.end().map_err(|why| PinError::Unending(holder, dir.to_owned(), why))?;

@@ -59,3 +59,25 @@ fn what_a_slow_call_waits_for_is_looked_at_again_while_it_runs() {
     end(story.at(9 * SECOND), 100, 0);
     assert_eq!(asked(&mut story, 60 * SECOND), 0);
 }
+
+/// Whoever looks ten minutes later still sees what the call waited for.
+#[test]
+fn what_a_call_waited_for_is_kept_when_it_has_ended() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    let process = Who::new(100, CONTAINERD, "bridge").task().key;
+    let function = Some("locks_lock_inode_wait".to_owned());
+    let threads = vec![ThreadState { state: RunState::Sleeping, function, count: 1 }];
+    let state = RunState::Sleeping;
+    story.at(10 * SECOND + 5).listed(Fact::ProcessState(ProcessState { process, state, threads }));
+    end(story.at(31 * SECOND), 100, 0);
+    let it = finding(&story.judge(5 * MINUTE).1, "cni_slow/bridge/ADD").kind;
+    let summary = it.explain().summary();
+    assert!(summary.starts_with("ADD bridge took 30.00 s: when last looked at, "), "{summary}");
+    assert!(summary.ends_with("[100] waits for a file lock (locks_lock_inode_wait)"), "{summary}");
+    let repair = it.explain().repair(&[], &[]);
+    assert!(
+        !repair.iter().any(|line| line.contains("100")),
+        "its number may be another one's by now: {repair:?}"
+    );
+}

@@ -121,9 +121,11 @@ pub(crate) fn since(world: &World) -> BTreeMap<&str, Timestamp> {
 
 /// The runtime or kubelet that started last by then, of those that run.
 pub(crate) fn last_started(world: &World, by: Timestamp) -> Option<LastStarted> {
-    let all = runtimes(world).chain(kubelets(world));
-    let started = all.map(|row| LastStarted { comm: row.comm.clone(), at: Timestamp(row.key.start) });
-    started.filter(|it| it.at <= by).max_by(|one, other| (one.at, &one.comm).cmp(&(other.at, &other.comm)))
+    let all = runtimes(world).chain(kubelets(world)).filter(|row| Timestamp(row.key.start) <= by);
+    let last = all.max_by(|one, other| (one.key.start, &one.comm).cmp(&(other.key.start, &other.comm)))?;
+    // k3s starts its containerd itself: the two are one start.
+    let row = kubelets(world).find(|row| row.key == last.parent).unwrap_or(last);
+    Some(LastStarted { comm: row.comm.clone(), at: Timestamp(row.key.start) })
 }
 
 /// Whether a kubelet runs. Only the kubelet removes the cgroups of pods.
@@ -226,4 +228,30 @@ fn joined_versions<'a>(
 /// When the latest of these daemons started.
 fn latest<'a>(daemons: impl Iterator<Item = &'a Process>) -> Option<Timestamp> {
     daemons.map(|row| Timestamp(row.key.start)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use probe_common::event::class;
+
+    use super::{Process, Timestamp, World, last_started};
+    use crate::{engine::world::table::process::Program, model::id::TaskKey};
+
+    /// A k3s that starts also starts its containerd, a moment later. One that is a service of its own does not
+    /// belong to the kubelet.
+    #[test]
+    fn a_runtime_that_the_kubelet_starts_is_no_start_of_its_own() {
+        for (parent, expected) in [(10, "k3s-server"), (1, "containerd")] {
+            let mut world = World::default();
+            for (pid, comm, parent) in [(10, "k3s-server", 1), (11, "containerd", parent)] {
+                let key = TaskKey::new(pid, u64::from(pid));
+                let parent = TaskKey::new(parent, u64::from(parent));
+                let program = Program { class: class::CALLER, ..Program::default() };
+                let comm = comm.to_owned();
+                world.processes.insert(Process { key, parent, comm, program, ..Process::default() });
+            }
+            let last = last_started(&world, Timestamp(20)).expect("both run");
+            assert_eq!(last.comm, expected);
+        }
+    }
 }

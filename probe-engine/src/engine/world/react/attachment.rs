@@ -68,7 +68,7 @@ pub(crate) fn answered(world: &mut World, ctx: EventContext, call: &Call, end: O
         runs.end(ctx.at, end, took, is_cut_off);
         // A slow ADD that fails counts as failed, not as slow.
         if end.is_some() && (is_cut_off || !(failed && command == CniCommand::Add)) {
-            runs.lasted(until, took);
+            runs.lasted(until, took, call.looked.as_ref());
         }
     }
     if let Some(plugin) = row.plugin(&call.call.plugin)

@@ -167,7 +167,9 @@ pub(crate) fn look(world: &mut World, key: TaskKey, now: Timestamp) {
     let process = lookup::process::innermost(world, &call.call.process);
     world.ask(Question::Process { process: process.key });
     if let Some(call) = world.calls.get_mut(&key) {
-        call.looked = Some(Looked { at: now, process, waits: None });
+        // What was seen before counts until the answer.
+        let waits = call.looked.take().and_then(|it| it.waits);
+        call.looked = Some(Looked { at: now, process, waits });
     }
 }
 

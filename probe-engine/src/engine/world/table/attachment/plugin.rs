@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_with::serde_as;
 
 use crate::{
-    engine::world::table::attachment::Attachment,
+    engine::world::table::{attachment::Attachment, call::Looked},
     model::{
         change::End,
         fact::{CniCommand, MessageFound},
+        finding::CniWait,
         time::{Nanoseconds, Timestamp},
     },
 };
@@ -140,6 +141,9 @@ pub(crate) struct Runs {
     #[serde_as(as = "Nanoseconds")]
     pub(crate) longest: Duration,
     pub(crate) longest_at: Timestamp,
+    /// What it waited for, if that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) longest_waits: Option<CniWait>,
 }
 
 /// A longest run is remembered for this long. Then a shorter run takes its place.
@@ -348,9 +352,16 @@ impl Runs {
         }
     }
 
-    pub(in crate::engine::world) fn lasted(&mut self, at: Timestamp, took: Duration) {
+    pub(in crate::engine::world) fn lasted(
+        &mut self,
+        at: Timestamp,
+        took: Duration,
+        looked: Option<&Looked>,
+    ) {
         if took >= self.longest || at.since(self.longest_at) > LATELY {
-            (self.longest, self.longest_at) = (took, at);
+            self.longest = took;
+            self.longest_at = at;
+            self.longest_waits = looked.and_then(|it| it.waits.clone());
         }
     }
 }

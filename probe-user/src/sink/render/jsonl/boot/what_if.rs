@@ -1,4 +1,4 @@
-//! A boot with something otherwise (`sandprobe boot --what-if`).
+//! A boot as it would have been with a change (`sandprobe boot --what-if`).
 
 use serde::Serialize;
 
