@@ -128,8 +128,8 @@ const RECOVERY: (Machine, &[Boot]) = (
 );
 /// The time to fetch a release, make a disk of it, and save a VM with a started containerd, under emulation.
 const MAKING: Duration = Duration::from_secs(12 * 60);
-/// The limit within the VM, which reports more about a timeout than we can. The longest takes 12 minutes beside
-/// other work.
+/// The limit within the VM, which reports more about a timeout than we can. The longest takes 12 minutes
+/// beside other work.
 const LIMIT: Duration = Duration::from_secs(18 * 60);
 /// The time of eight boots, five of which start all pods of a node.
 const LIMIT_OF_RECOVERY: Duration = Duration::from_secs(25 * 60);

@@ -394,7 +394,7 @@ mod tests {
 
     use super::{lock_holder, peers};
 
-    /// Of the two ends of a socket, the one that the server has names its path.
+    /// The end of a socket that the server has names its path, and the other end does not.
     #[test]
     fn the_daemon_that_was_asked_is_shown() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -237,8 +237,8 @@ mod tests {
     use super::{Process, Timestamp, World, last_started};
     use crate::{engine::world::table::process::Program, model::id::TaskKey};
 
-    /// A k3s that starts also starts its containerd, a moment later. One that is a service of its own does not
-    /// belong to the kubelet.
+    /// A k3s that starts also starts its containerd, a moment later. One that is a service of its own does
+    /// not belong to the kubelet.
     #[test]
     fn a_runtime_that_the_kubelet_starts_is_no_start_of_its_own() {
         for (parent, expected) in [(10, "k3s-server"), (1, "containerd")] {
