@@ -1,7 +1,14 @@
 //! What a slow call waits for.
 
+use std::collections::BTreeSet;
+
+use strum::VariantNames as _;
+
 use super::*;
-use crate::model::fact::{ProcessState, RunState, ThreadState};
+use crate::model::{
+    fact::{ProcessState, RunState, ThreadState},
+    finding::CniWaitForm,
+};
 
 /// The plugin's own program is asked about, shortly before the call is slow. Each form has its words.
 #[test]
@@ -80,4 +87,16 @@ fn what_a_call_waited_for_is_kept_when_it_has_ended() {
         !repair.iter().any(|line| line.contains("100")),
         "its number may be another one's by now: {repair:?}"
     );
+}
+
+/// The first cells of the page's table are the forms, each once.
+#[test]
+fn the_page_has_each_form_and_no_other() {
+    let page = include_str!("../../../../../docs/findings/cni_slow.md");
+    let (_, table) = page.split_once("| `waits.for` |").expect("the table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|line| line.split(" | ").next());
+    let named: Vec<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert_eq!(named.len(), CniWaitForm::VARIANTS.len(), "{named:?}");
+    assert_eq!(BTreeSet::from_iter(named), BTreeSet::from_iter(CniWaitForm::VARIANTS.iter().copied()));
 }
