@@ -15,7 +15,7 @@ pub(super) const PERIODS: [&str; 4] = ["first_ns", "second_ns", "third_ns", "fou
 /// The greatest difference between the time of an exec by a hook and by the kernel's own trace.
 const NEAR: Duration = Duration::from_millis(5);
 /// The emulator's one thread runs both CPUs in turn, a tenth of a second each. It may switch between the two
-/// records. One in this many programs may be further away, but by no more than `FAR`.
+/// records. One program in each begun set of this many may be further away, but by no more than `FAR`.
 const SWITCHED: usize = 10;
 const FAR: Duration = Duration::from_millis(250);
 /// The time that the machine takes from the exec to the program's first own instruction. It is printed for
@@ -186,7 +186,7 @@ impl Row {
         }
         println!("{within} of {} within {SOON:?} of their first instruction", all.len());
         ensure!(
-            switched.len() <= all.len() / SWITCHED,
+            switched.len() <= all.len().div_ceil(SWITCHED),
             "not at the times of the kernel's trace: {switched:?}"
         );
         Ok(())
