@@ -6,7 +6,14 @@ use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
+/// All tests and the quick agent are built with the same packages, features and target, so that cargo compiles
+/// each crate once for all of them.
+pub(crate) const OF_TESTS: &str = "--workspace --exclude probe-ebpf \
+                                   --features tests/browser,tests/deploy,tests/fleet,tests/kernel,tests/node,tests/prometheus";
+
+const PROGRAM: &str = "sandprobe";
 /// The largest size of a release. The writer of Parquet takes 1 MB of it.
 const MAX_BYTES: u64 = 17_500_000;
 
@@ -25,7 +32,7 @@ pub(crate) fn release_flags() -> Vec<String> {
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Build the program that `run` and the tests start, which is larger and slower, in a third of the time
-    #[arg(long)]
+    #[arg(long, conflicts_with = "target")]
     quick: bool,
     /// Build for this target instead of this machine's own with musl
     #[arg(long, value_name = "TRIPLE")]
@@ -37,19 +44,12 @@ pub(crate) struct Args {
 pub(crate) enum Profile {
     /// Small and fast: what is released and measured.
     Release,
-    /// Built in a third of the time: for those who try the agent or test a change.
+    /// Built in a third of the time, with the crates that the tests need too: for those who try the agent or test
+    /// a change.
     Quick,
 }
 
 impl Profile {
-    /// Returns the name in Cargo.toml.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Quick => "quick",
-        }
-    }
-
     /// Returns the folder of the built agent, below the target folder.
     const fn folder(self) -> &'static str {
         match self {
@@ -61,8 +61,10 @@ impl Profile {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     toolchain::ensure()?;
-    let profile = if args.quick { Profile::Quick } else { Profile::Release };
-    let path = agent_for(profile, args.target.as_deref())?;
+    let path = match &args.target {
+        Some(target) => release_for(target)?,
+        None => agent(if args.quick { Profile::Quick } else { Profile::Release })?,
+    };
     let bytes = fs::metadata(&path)?.len();
     println!("{} ({}.{} MB)", path.display(), bytes / 1_000_000, bytes / 100_000 % 10);
     Ok(())
@@ -70,12 +72,19 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Returns the path of the built agent.
 pub(crate) fn agent_path(profile: Profile) -> PathBuf {
-    workspace::target_dir().join(profile.folder()).join("sandprobe")
+    workspace::target_dir().join(profile.folder()).join(PROGRAM)
 }
 
 /// Builds the agent for this machine, and puts it at [`agent_path`].
 pub(crate) fn agent(profile: Profile) -> Result<PathBuf> {
-    agent_for(profile, None)
+    match profile {
+        Profile::Release => release_for(&workspace::static_target()),
+        Profile::Quick => {
+            let mut cargo = workspace::cargo();
+            cargo.arg("build").args(OF_TESTS.split_ascii_whitespace());
+            install(profile, cargo.args(["--bin", PROGRAM, "--target", &workspace::static_target()]))
+        }
+    }
 }
 
 /// Refuses a release that is larger than [`MAX_BYTES`].
@@ -86,24 +95,30 @@ pub(crate) fn check_size(released: &Path) -> Result<()> {
     Ok(())
 }
 
-fn agent_for(profile: Profile, target: Option<&str>) -> Result<PathBuf> {
-    let target = target.map_or_else(workspace::static_target, ToOwned::to_owned);
+fn release_for(target: &str) -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
-    cargo.args(["build", "--package", "probe-user", "--bin", "sandprobe", "--target", &target]);
-    cargo.args(["--profile", profile.name()]);
-    if profile == Profile::Release {
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", release_flags().join("\x1f"));
-    }
-    let built = building::executables("the agent", &mut cargo)?
+    cargo.args(["build", "--release", "--package", "probe-user", "--bin", PROGRAM, "--target", target]);
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", release_flags().join("\x1f"));
+    install(Profile::Release, &mut cargo)
+}
+
+/// Builds the agent, and puts it at [`agent_path`] without names and debug information.
+fn install(profile: Profile, cargo: &mut Command) -> Result<PathBuf> {
+    let built = building::executables("the agent", cargo)?
         .into_iter()
-        .find(|built| built.name == "sandprobe")
-        .context("cargo built no sandprobe")?;
+        .find(|built| built.name == PROGRAM)
+        .with_context(|| format!("cargo built no {PROGRAM}"))?;
 
     let path = agent_path(profile);
     fs::create_dir_all(workspace::target_dir().join(profile.folder()))?;
     // Replaces the file atomically, because the old one may be running.
     let fresh = path.with_extension("new");
-    fs::copy(&built.path, &fresh).with_context(|| format!("cannot copy {}", built.path.display()))?;
+    match profile {
+        Profile::Release => {
+            fs::copy(&built.path, &fresh).with_context(|| format!("cannot copy {}", built.path.display()))?;
+        }
+        Profile::Quick => workspace::run(Command::new("strip").arg("-o").args([&fresh, &built.path]))?,
+    }
     fs::rename(&fresh, &path).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }

@@ -14,11 +14,6 @@ use std::process::Command;
 /// Test programs that need root: for hooks in a kernel, and for pods of a real container runtime.
 pub(crate) const TESTS: [&str; 2] = ["kernel", "pod"];
 
-/// All tests are built with the same packages, features and target, so that cargo compiles each crate once
-/// for all of them.
-const OF_TESTS: &str = "--workspace --exclude probe-ebpf \
-                        --features tests/browser,tests/deploy,tests/fleet,tests/kernel,tests/node,tests/prometheus";
-
 /// The agent as a container image, for tests that run it as a pod.
 const IMAGE: &str = "sandprobe-image.tar";
 /// The agent as a Debian package, for the test that installs it.
@@ -56,7 +51,7 @@ pub(crate) fn compile_tests(arch: Arch) -> Result<()> {
 
 /// Returns the command for tests that need neither root nor a VM.
 pub(crate) fn plain_tests(arguments: &[&str]) -> Result<Command> {
-    let mut command = cargo(Arch::ours()?, "test", OF_TESTS)?;
+    let mut command = cargo(Arch::ours()?, "test", build::OF_TESTS)?;
     command.args(arguments);
     Ok(command)
 }
@@ -89,7 +84,7 @@ fn beside_the_others(program: impl AsRef<OsStr>, variables: &[(&str, String)]) -
 }
 
 fn tests(arch: Arch) -> Result<Command> {
-    let mut cargo = cargo(arch, "test", OF_TESTS)?;
+    let mut cargo = cargo(arch, "test", build::OF_TESTS)?;
     cargo.arg("--no-run").args(TESTS.iter().flat_map(|name| ["--test", name]));
     Ok(cargo)
 }

@@ -23,7 +23,7 @@ use std::ffi::OsStr;
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{mem, thread};
-use step::Step;
+use step::{Queue, Step};
 
 /// If it is set, the tests do their long runs.
 const SOAK_VARIABLE: &str = "SANDPROBE_SOAK";
@@ -68,12 +68,15 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         );
         report.tier("aarch64", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
-                machine::tier(tier, machine::Pods::Aarch64, machine::Beside::default());
+                machine::tier(tier, machine::Pods::Aarch64, None);
             }
         });
         return Ok(closed(&report));
     }
     let mut checks = if depth.soak { Vec::new() } else { fast::checks() };
+    if depth.is_release() && !depth.soak {
+        checks.push(fast::bench());
+    }
     if !depth.fast {
         as_root(&mut report, depth, &mut checks);
     }
@@ -81,6 +84,9 @@ pub(crate) fn run(Args { depth, minutes }: &Args) -> Result<ExitCode> {
         report.tier("fast", |tier| {
             if tier.attempt("setup", || setup::ensure(Level::Build)).is_some() {
                 fast::tier(tier, checks);
+            }
+            if depth.is_release() {
+                fast::instructions(tier);
             }
         });
         report.tier("browser", |tier| {
@@ -120,8 +126,8 @@ fn as_root(report: &mut Report, depth: &Depth, checks: &mut Vec<Step>) {
     }
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs, with the checks and the compilation of all other
-/// tests beside them.
+/// Tests this machine's kernel, and the kernels of the VMs. The checks and the compilation of all other tests take
+/// the processors that are idle meanwhile.
 fn machines(tier: &mut Tier, depth: &Depth, mut checks: Vec<Step>) {
     let is_root = native::is_root(tier);
     if depth.soak {
@@ -132,27 +138,37 @@ fn machines(tier: &mut Tier, depth: &Depth, mut checks: Vec<Step>) {
         return;
     }
     checks.extend(tier.attempt("the other tests", fast::compilation));
-    let mut here = None;
-    let tests = || native::tests(depth.full || depth.matrix);
-    if is_root && let Some((alone, beside)) = tier.attempt("this machine's tests", tests) {
-        native::demo(tier);
-        tier.run(alone);
-        here = Some(beside);
-    }
-    machine::tier(tier, depth.pods(), machine::Beside { here, checks });
+    let checks = Queue { steps: checks.into_iter().map(Step::when_idle).collect(), lanes: 1 };
+    tier.beside(checks, |tier| {
+        let mut here = None;
+        let tests = || native::tests(depth.full || depth.matrix);
+        if is_root && let Some((alone, beside)) = tier.attempt("this machine's tests", tests) {
+            native::demo(tier);
+            tier.run(alone);
+            here = Some(beside);
+        }
+        machine::tier(tier, depth.pods(), here);
+    });
 }
 
-/// Builds the agent. The tests of kernels and pods are compiled at the same time, since most of the agent's
-/// build keeps one processor busy; the next step reports their failure.
+/// Builds the agent, and compiles the tests of kernels and pods. The next step reports a failure of the tests.
 fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    match profile {
+        // Most of its build keeps one processor busy.
+        Profile::Release => thread::scope(|scope| {
+            scope.spawn(|| {
+                let _reported_later = program::compile_tests(arch);
+            });
+            program::agent(arch, profile)
+        }),
+        // It is made of the tests' crates.
+        Profile::Quick => {
             let _reported_later = program::compile_tests(arch);
-        });
-        program::agent(arch, profile)
-    })
+            program::agent(arch, profile)
+        }
+    }
 }
 
 /// Runs tests that need neither root nor a VM.
@@ -177,9 +193,13 @@ fn closed(report: &Report) -> ExitCode {
 }
 
 impl Depth {
-    /// Returns the release's profile for the tests that a release must pass.
+    /// Whether these are the tests that a release must pass.
+    const fn is_release(&self) -> bool {
+        self.full || self.matrix || self.soak
+    }
+
     fn profile(&self) -> Profile {
-        if self.full || self.matrix || self.soak { Profile::Release } else { Profile::Quick }
+        if self.is_release() { Profile::Release } else { Profile::Quick }
     }
 
     fn pods(&self) -> machine::Pods {

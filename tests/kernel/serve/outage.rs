@@ -1,9 +1,10 @@
-//! The network of a node is down for all its pods, and the ADDs fail many times faster than a kubelet
+//! The network of a node is down for all its pods, and the ADDs fail nine times as often as a kubelet
 //! retries. The agent must still answer, at a cost that a node can bear.
 
 use std::{
     collections::BTreeSet,
     fs, mem,
+    net::SocketAddr,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -25,12 +26,14 @@ use crate::{
 };
 
 const PODS: usize = 110;
-/// The number of failed ADDs of each pod. A kubelet that retries every ten seconds takes two and a half
-/// minutes for them.
-const ROUNDS: usize = 15;
-/// The rounds and their interval in a soak run: the retries of a kubelet in ten minutes.
-const SOAK: (usize, Duration) = (60, Duration::from_secs(10));
-/// The bound on the 99th percentile of the answer time.
+/// The number of failed ADDs of each pod after its first one, and the time between two ADDs. A kubelet retries
+/// every ten seconds: it takes a minute for them.
+const RETRIES: (usize, Duration) = (6, Duration::from_millis(10));
+/// The same in a soak run: the retries of a kubelet in ten minutes.
+const SOAK: (usize, Duration) = (60, Duration::from_millis(10_000 / PODS as u64));
+/// What somebody asks in such an outage.
+const QUESTIONS: [&str; 4] = ["/v1/findings", "/v1/incidents", "/v1/pods", "/v1/pools"];
+/// The bound on the 99th percentile of the answer time, and on the median time of those answers.
 const LATE: Duration = Duration::from_millis(50);
 /// The bound on the agent's CPU time for one failed ADD: a twentieth of a core if 110 pods are retried every
 /// ten seconds.
@@ -47,7 +50,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     let (rounds, pace) = match machine::is_emulated() {
         true => (1, Duration::ZERO),
         false if machine::is_soak() => SOAK,
-        false => (ROUNDS, Duration::ZERO),
+        false => RETRIES,
     };
     let stop = Arc::new(AtomicBool::new(false));
     let probing = thread::spawn({
@@ -56,7 +59,8 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     });
     let mut runtime = Runtime::start()?;
     let mut fail = |round: usize| -> Result<()> {
-        for pod in 0..PODS {
+        let begun = Instant::now();
+        for (pod, due) in (0..PODS).zip(1..) {
             let uid = format!("00000000-0000-4000-8000-{pod:012}");
             let args = format!(
                 "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=down-{pod};K8S_POD_UID={uid}"
@@ -64,6 +68,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
             let netns = format!("/run/netns/cni-{round:04}-{pod:04}");
             let add = Environment::of_add(&new_id()?).with("CNI_ARGS", &args).with("CNI_NETNS", &netns);
             runtime.call(&add, &[])?;
+            thread::sleep((pace * due).saturating_sub(begun.elapsed()));
         }
         Ok(())
     };
@@ -72,9 +77,8 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     clock::poll("the finding", machine::patience(), || Ok(failing(&agent)?.filter(|it| it.1 >= 100)))?;
     let watching = Writes::watch(state.path().join("findings.json"), Arc::clone(&stop));
     let (begun, before) = (Instant::now(), used(agent.id())?);
-    for (round, due) in (1..=rounds).zip(1..) {
+    for round in 1..=rounds {
         fail(round)?;
-        thread::sleep((pace * due).saturating_sub(begun.elapsed()));
     }
     let all = u64::try_from((1 + rounds) * PODS)?;
     // The agent forgets calls that are older than ten minutes.
@@ -85,6 +89,11 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     stop.store(true, Ordering::Relaxed);
     let mut answers = probing.join().map_err(|_panic| anyhow!("the probing thread panicked"))??;
     let writes = watching.end()?;
+    for question in QUESTIONS {
+        let answer = median_answer(agent.address, question)?;
+        println!("{question}: {answer:?}");
+        ensure!(answer < LATE || machine::is_emulated(), "{question} took {answer:?}");
+    }
     agent.end()?;
 
     answers.sort_unstable();
@@ -99,11 +108,23 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     );
     if !machine::is_emulated() {
         ensure!(p99 < LATE, "99 of 100 answers took up to {p99:?}");
-        ensure!(each < COST, "a failed ADD costs {each:?}");
+        ensure!(each < COST || machine::is_quick(), "a failed ADD costs {each:?}");
         let most = 1 + took.as_secs() / EVERY.as_secs();
         ensure!(writes <= most, "the state was written {writes} times in {took:?}");
     }
     Ok(())
+}
+
+/// Returns the median time of nine answers.
+fn median_answer(address: SocketAddr, question: &str) -> Result<Duration> {
+    let mut answers = Vec::new();
+    for _ in 0..9 {
+        let begun = Instant::now();
+        get(address, question)?;
+        answers.push(begun.elapsed());
+    }
+    answers.sort_unstable();
+    answers.get(answers.len() / 2).copied().context("no answer came")
 }
 
 /// Returns the number of failed ADDs and of their pods in the agent's finding.
@@ -115,7 +136,7 @@ fn failing(agent: &Agent) -> Result<Option<(u64, u64)>> {
 }
 
 /// Sends requests as a probe does until `stop` is set. Returns how long each answer took.
-fn probe_health(address: std::net::SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>> {
+fn probe_health(address: SocketAddr, stop: &AtomicBool) -> Result<Vec<Duration>> {
     let mut answers = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();

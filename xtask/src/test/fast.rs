@@ -19,8 +19,6 @@ const TESTS_LIMIT: Duration = Duration::from_secs(35 * 60);
 pub(super) fn checks() -> Vec<Step> {
     let all = [
         ("format", cargo("fmt --all --check")),
-        // It is one crate, which takes minutes on one processor.
-        ("bench of the engine", cargo(bench::BUILD)),
         ("lints", clippy("--all-targets")),
         // "All targets" are not those that run only if they are named.
         ("lints of the other tests", clippy("--test *")),
@@ -30,26 +28,27 @@ pub(super) fn checks() -> Vec<Step> {
         // The fuzzers are a workspace of their own, which no step here builds.
         ("lock of the fuzzers", cargo("update --workspace --locked --manifest-path tests/fuzz/Cargo.toml")),
     ];
-    let steps = all.into_iter().map(|(name, command)| Step {
-        name: name.to_owned(),
-        command,
-        limit: LIMIT,
-        runners: 0,
-        is_serial: false,
-    });
-    steps.collect()
+    all.into_iter().map(|(name, command)| step(name, command)).collect()
 }
 
 /// Returns the step that compiles all plain tests.
 pub(super) fn compilation() -> Result<Step> {
-    let command = program::plain_tests(&["--no-run"])?;
-    Ok(Step {
-        name: "compilation of the tests".to_owned(),
-        command,
-        limit: LIMIT,
-        runners: 0,
-        is_serial: false,
-    })
+    Ok(step("compilation of the tests", program::plain_tests(&["--no-run"])?))
+}
+
+/// Returns the step that compiles what [`instructions`] runs. It is optimized as a release is, which takes minutes on
+/// one processor.
+pub(super) fn bench() -> Step {
+    step("bench of the engine", cargo(bench::BUILD))
+}
+
+/// Counts the engine's instructions. Valgrind counts them, so that other work on the machine makes no difference.
+pub(super) fn instructions(tier: &mut Tier) {
+    tier.attempt("instructions of the engine", bench::check);
+}
+
+fn step(name: &str, command: Command) -> Step {
+    Step { name: name.to_owned(), command, limit: LIMIT, runners: 0, is_serial: false }
 }
 
 /// Runs those of the [`checks`] that have not run yet, and the tests.
@@ -66,8 +65,6 @@ pub(super) fn tier(tier: &mut Tier, checks: Vec<Step>) {
         let variables = [("SANDPROBE_TOOLS", tools.as_os_str())];
         plain_tests(tier, "chart and manifests", &["--test", "deploy"], &variables, LIMIT);
     }
-    // Valgrind counts instructions, so that other work on the machine makes no difference.
-    tier.attempt("instructions of the engine", bench::check);
 }
 
 fn clippy(targets: &str) -> Command {

@@ -137,8 +137,6 @@ const MARGIN: Duration = Duration::from_secs(60);
 /// The niceness of VMs: this machine's own tests, which wait for most of the time, go on at once when they
 /// can.
 const BELOW_OURS: u8 = 5;
-/// The niceness of checks that take only idle processors.
-const LOWEST: u8 = 19;
 /// Each VM has a disk and 1.5 GiB of memory.
 const MAX_LANES: usize = 4;
 
@@ -208,18 +206,9 @@ impl fmt::Display for Machine {
     }
 }
 
-/// What runs at the same time as the tests in VMs.
-#[derive(Default)]
-pub(super) struct Beside {
-    /// This machine's own tests. Most of their time they wait for something, so a VM runs on each processor
-    /// all the same.
-    pub(super) here: Option<Step>,
-    /// What takes only idle processors, one after the other.
-    pub(super) checks: Vec<Step>,
-}
-
-/// Runs the tests in VMs, and what goes beside them.
-pub(super) fn tier(tier: &mut Tier, pods: Pods, Beside { here, checks }: Beside) {
+/// Runs the tests in VMs, and at the same time this machine's own tests. Most of their time those wait for
+/// something, so a VM runs on each processor all the same.
+pub(super) fn tier(tier: &mut Tier, pods: Pods, here: Option<Step>) {
     let mut machines = match pods {
         Pods::None => vec![PAIRS[0]],
         Pods::Pairs => PAIRS.to_vec(),
@@ -259,11 +248,9 @@ pub(super) fn tier(tier: &mut Tier, pods: Pods, Beside { here, checks }: Beside)
     // If the longest run came last, the other lanes would be empty meanwhile.
     others.sort_by_key(|run| Reverse(run.limit));
     let others = others.into_iter().map(|run| run.step(&xtask).at_priority(BELOW_OURS)).collect();
-    let checks = checks.into_iter().map(|check| check.at_priority(LOWEST)).collect();
     tier.queues(vec![
         Queue { steps: here.into_iter().collect(), lanes: 1 },
         Queue { steps: others, lanes: lanes() },
-        Queue { steps: checks, lanes: 1 },
     ]);
     tier.lanes(timed.into_iter().map(|run| run.step(&xtask)).collect(), 1);
 }

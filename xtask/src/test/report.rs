@@ -5,9 +5,9 @@ use super::step::{self, Came, Queue, Said, Step, Tally};
 use crate::watch::Output;
 use anyhow::Result;
 use std::cmp::Reverse;
-use std::fmt;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{fmt, panic, thread};
 
 /// The results so far.
 pub(super) struct Report {
@@ -146,18 +146,46 @@ impl Tier {
         step::side_by_side(queues, self.deadline, |said| match said {
             Said::Begun(name) => println!("-- {name}: begun"),
             Said::Ended { at, name, lines, came } => {
-                println!("-- {name}");
-                for line in lines {
-                    println!("{line}");
-                }
-                self.took(&name, came.took);
-                let is_good = self.count(&name, &came);
+                let is_good = self.ended(&name, &lines, &came);
                 if let Some(good) = good.get_mut(at) {
                     *good = is_good;
                 }
             }
         });
         good
+    }
+
+    /// Runs the steps of a queue at the same time as `work`, and shows and counts them after both.
+    pub(super) fn beside(&mut self, queue: Queue, work: impl FnOnce(&mut Self)) {
+        let deadline = self.deadline;
+        thread::scope(|scope| {
+            let running = scope.spawn(move || {
+                let mut all = Vec::new();
+                step::side_by_side(vec![queue], deadline, |said| all.push(said));
+                all
+            });
+            work(self);
+            match running.join() {
+                Ok(all) => {
+                    for said in all {
+                        if let Said::Ended { name, lines, came, .. } = said {
+                            self.ended(&name, &lines, &came);
+                        }
+                    }
+                }
+                Err(panic) => panic::resume_unwind(panic),
+            }
+        });
+    }
+
+    /// Shows and counts a step that ran beside others. Returns whether nothing in it failed.
+    fn ended(&mut self, name: &str, lines: &[String], came: &Came) -> bool {
+        println!("-- {name}");
+        for line in lines {
+            println!("{line}");
+        }
+        self.took(name, came.took);
+        self.count(name, came)
     }
 
     fn took(&mut self, name: &str, took: Duration) {

@@ -67,8 +67,18 @@ pub(super) enum Said {
 impl Step {
     /// Lets other programs go first: `nice` is from 1 to 19.
     pub(super) fn at_priority(self, nice: u8) -> Self {
-        let mut command = Command::new("nice");
-        command.arg("-n").arg(nice.to_string()).arg(self.command.get_program()).args(self.command.get_args());
+        self.below("nice", &["-n", &nice.to_string()])
+    }
+
+    /// Takes only processors that no other program wants.
+    pub(super) fn when_idle(self) -> Self {
+        self.below("chrt", &["--idle", "0"])
+    }
+
+    /// Runs the step's command as the argument of another one.
+    fn below(self, program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(self.command.get_program()).args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
@@ -365,8 +375,9 @@ mod tests {
             step("test -e done && echo two"),
         ];
         let other = step("until [ -e open ]; do :; done; echo through > pipe; nice").at_priority(19);
-        let queues = vec![Queue { steps: one, lanes: 1 }, Queue { steps: vec![other], lanes: 1 }];
-        let expected = [(0, "one through"), (1, "two"), (2, "19")];
+        let idle = step("chrt --pid $$ | sed -n 's/.*policy: //p'").when_idle();
+        let queues = vec![Queue { steps: one, lanes: 1 }, Queue { steps: vec![other, idle], lanes: 1 }];
+        let expected = [(0, "one through"), (1, "two"), (2, "19"), (3, "SCHED_IDLE")];
         assert_eq!(ended(queues), expected.map(|(at, said)| (at, true, said.to_owned())));
     }
 }
