@@ -250,26 +250,29 @@ impl Live {
 
     /// Detaches the hooks and returns all that they reported.
     pub fn finish(mut self) -> Result<Finished> {
-        self.stopper.take();
-        self.netlink.take();
-        let worker = self.worker.take().ok_or_else(|| anyhow!("the hooks have ended"))?;
-        let totals = worker.join().map_err(|_panic| anyhow!("the ring reader panicked"))??;
+        let ended = self.detach().ok_or_else(|| anyhow!("the hooks have ended"))?;
+        let totals = ended.map_err(|_panic| anyhow!("the ring reader panicked"))??;
         self.take_all();
         Ok(Finished { seen: std::mem::take(&mut self.seen), totals })
+    }
+
+    /// Detaches the hooks, and counts the runs of them that the kernel skipped. Returns the worker's result, once.
+    fn detach(&mut self) -> Option<thread::Result<Result<Totals>>> {
+        let skipped = || skipped::of_process(process::id()).unwrap_or(0);
+        // Once the worker is told to stop, its hooks may not be counted any more.
+        let before = skipped();
+        self.stopper.take();
+        self.netlink.take();
+        let ended = self.worker.take()?.join();
+        skipped::detached(before.saturating_sub(skipped()));
+        Some(ended)
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
-        self.stopper.take();
-        self.netlink.take();
-        if let Some(worker) = self.worker.take() {
-            let skipped = || skipped::of_process(process::id()).unwrap_or(0);
-            let before = skipped();
-            // The hooks must not slow down the next test. Nobody needs the worker's result.
-            let _ = worker.join();
-            skipped::detached(before.saturating_sub(skipped()));
-        }
+        // The hooks must not slow down the next test. Nobody needs the worker's result.
+        let _ = self.detach();
     }
 }
 
