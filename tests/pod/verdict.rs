@@ -1,5 +1,6 @@
 //! Stories on a node that `sandprobe` watches. Each test checks its findings, and that there are no others.
 
+mod abandoned;
 mod bulk;
 mod crowded;
 mod failing;

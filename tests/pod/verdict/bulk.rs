@@ -1,5 +1,5 @@
-//! Containers of several pods are restarted in their sandboxes: by a runtime after a kubelet had started, and
-//! by a process that kills them.
+//! After a kubelet had started, containers of several pods are restarted in their sandboxes, and one pod gets
+//! another sandbox. Later a process kills the containers.
 
 use std::time::Duration;
 
@@ -21,11 +21,14 @@ use crate::LIMIT;
 /// Each of them waits this long for further containers.
 const SETTLE: Duration = Duration::from_secs(60);
 const BY_KUBELET: &str = "restarted_in_bulk/kubelet";
+const REPLACED_KEY: &str = "sandboxes_replaced/kubelet";
+const REPLACED: &str = "replaced";
 const BY_PROCESS: &str = "restarted_in_bulk/killer/";
 
-/// Three pods whose containers are restarted, and a healthy one.
+/// Three pods whose containers are restarted, one that is started anew, and a healthy one.
 pub(super) struct Bulk {
     starts: Vec<PodStart>,
+    replaced: PodStart,
     twin: Pod,
 }
 
@@ -35,12 +38,15 @@ impl Bulk {
         kubelet.start(&twin, LIMIT)?;
         let pods = ["bulk-0", "bulk-1", "bulk-2"].map(service);
         let starts: Result<Vec<PodStart>> = pods.iter().map(|pod| kubelet.start(pod, LIMIT)).collect();
-        Ok(Self { starts: starts?, twin })
+        Ok(Self { starts: starts?, replaced: kubelet.start(&service(REPLACED), LIMIT)?, twin })
     }
 
     /// Ends each container, and starts another one in its sandbox; once by the runtime, as for a kubelet that
-    /// takes them for changed, and once by this process.
+    /// takes them for changed, and once by this process. The sandbox of one pod is taken for changed too.
     pub(super) fn restart(&self, kubelet: &mut Kubelet) -> Result<()> {
+        kubelet.stop_sandbox(&self.replaced.sandbox.id)?;
+        let sandbox = kubelet.run_sandbox(&self.replaced.pod, 1)?;
+        kubelet.run_container(&self.replaced.pod, &sandbox, &self.replaced.pod.containers[0], 1)?;
         for start in &self.starts {
             let first = &start.parts.first().context("no container")?.started;
             kubelet.cri().stop_container(&first.id, Duration::ZERO)?;
@@ -52,7 +58,7 @@ impl Bulk {
     }
 
     pub(super) fn until_told(stream: &mut Stream) -> Result<()> {
-        for key in [BY_KUBELET, BY_PROCESS] {
+        for key in [BY_KUBELET, BY_PROCESS, REPLACED_KEY] {
             stream.until_after(SETTLE, key, |event| {
                 let told = event["finding"]["key"].as_str();
                 event["event"] == "finding.confirmed" && told.is_some_and(|told| told.starts_with(key))
@@ -62,7 +68,8 @@ impl Bulk {
     }
 
     pub(super) fn end(&self, kubelet: &mut Kubelet) -> Result<()> {
-        for pod in self.starts.iter().map(|start| &start.pod).chain([&self.twin]) {
+        let starts = self.starts.iter().chain([&self.replaced]);
+        for pod in starts.map(|start| &start.pod).chain([&self.twin]) {
             kubelet.end(pod)?;
         }
         Ok(())
@@ -80,7 +87,10 @@ fn again(kubelet: &mut Kubelet, start: &PodStart, ended: &Started, attempt: u32)
 #[test]
 fn containers_that_are_restarted_in_bulk_are_found_with_who_did_it() -> Result<()> {
     let seen = minutes::seen()?;
-    seen.only("restarted_in_bulk")?;
+    let it = seen.only("sandboxes_replaced")?;
+    let detail = &it["detail"];
+    ensure!(detail["daemon"] == "kubelet" && detail["count"] == 1, "{it:#}");
+    ensure!(detail["first_pods"][0] == format!("default/{REPLACED}"), "{it:#}");
     for (key, is_by) in [
         (BY_KUBELET, (|detail| detail["daemon"] == "kubelet") as fn(&Value) -> bool),
         (BY_PROCESS, |detail| detail["killer"]["pid"] == std::process::id()),

@@ -43,7 +43,7 @@ impl Living {
     }
 }
 
-fn until_closed(stream: &mut Stream, kind: &str) -> Result<()> {
+pub(super) fn until_closed(stream: &mut Stream, kind: &str) -> Result<()> {
     stream.until(&format!("the end of {kind}"), |event| {
         event["event"] == "finding.closed" && event["finding"]["kind"] == kind
     })

@@ -17,12 +17,13 @@ use super::{
 };
 
 /// The kinds of the findings, each of one finding.
-const KINDS: [&str; 7] = [
+const KINDS: [&str; 8] = [
     "daemon_failing",
     "duplicate_sandbox",
     "phantom_sandbox",
     "restarted_in_bulk",
     "restarted_in_bulk",
+    "sandboxes_replaced",
     "teardown_out_of_order",
     "unverified_release",
 ];

@@ -7,6 +7,7 @@ use tests::{
     keyed::Faults,
     kubelet::{Container, Pod},
     node::Node,
+    story::service,
     stream::Stream,
 };
 
@@ -16,11 +17,12 @@ use super::{
 use crate::LIMIT;
 
 const KEY: &str = "node_network_unready/node";
+const START: &str = "stuck_start/";
 /// The files are read this often if no pod starts or ends. It is confirmed when it has lasted for as long.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The file is cut off, as after a power loss, while no pod starts or ends. Then a plugin is missing. The
-/// agent reads the files at once when a pod starts or ends.
+/// The file is cut off, as after a power loss, while no pod starts or ends. Then a plugin is missing, and a pod
+/// that begins meanwhile waits for it. The agent reads the files at once when a pod starts or ends.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
@@ -40,9 +42,19 @@ fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
     until_closed(&mut stream, KEY)?;
     node.hide_plugin("keyed")?;
     live_without_network(&node)?;
+    let mut kubelet = node.kubelet()?;
+    let waiting = service("waiting");
+    kubelet.prepare(&waiting)?;
+    ensure!(kubelet.run_sandbox(&waiting, 0).is_err(), "a sandbox without its plugin is ready");
     until_unready(&mut stream, "plugin_missing")?;
+    let start = format!("{START}{}", waiting.uid);
+    stream.until_after(2 * MINUTE, &start, |event| {
+        event["event"] == "finding.confirmed" && event["finding"]["key"] == *start
+    })?;
     node.show_plugin("keyed")?;
-    live_without_network(&node)?;
+    kubelet.run_sandbox(&waiting, 1).context("with its plugin")?;
+    until_closed(&mut stream, &start)?;
+    kubelet.end(&waiting)?;
     stream.until("the end of the second finding", |event| {
         event["event"] == "finding.closed" && event["finding"]["detail"]["how"] == "plugin_missing"
     })?;
@@ -50,10 +62,15 @@ fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {
     let (received, _) = stream.end()?;
     let found = findings(&received);
     let keys: Vec<&str> = found.keys().map(String::as_str).collect();
-    ensure!(keys == [KEY], "{found:#?}");
+    ensure!(keys == [KEY, &start], "{found:#?}");
+    let it = &found[&start];
+    let detail = &it["detail"];
+    ensure!(detail["cause"] == "plugin_not_called" && detail["plugin"] == "keyed", "{it:#}");
+    let summary = it["summary"].as_str().context("no summary")?;
+    ensure!(it["pod"]["name"] == "waiting" && summary.contains("keyed"), "{it:#}");
     let file = path.display().to_string();
-    for event in received.events.iter().filter(|it| it["event"] == "finding.confirmed") {
-        let it = &event["finding"];
+    let confirmed = received.events.iter().filter(|it| it["event"] == "finding.confirmed");
+    for it in confirmed.map(|event| &event["finding"]).filter(|it| it["key"] == KEY) {
         let summary = it["summary"].as_str().context("no summary")?;
         ensure!(it["detail"]["config_file"] == *file && summary.contains(&file), "{it:#}");
         let is_file = it["detail"]["how"] == "bad_configuration";
