@@ -40,7 +40,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::ErrorKind};
+use clap::{
+    CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    error::{ContextKind, ErrorKind},
+};
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
@@ -249,9 +252,18 @@ fn usage(error: &clap::Error, program: &str) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             error.print().ok();
         }
-        _ => say(&format!("{}; see {program} --help", one_line(&text))),
+        _ => say(&format!("{}; see {} --help", one_line(&text), command_of(error, program))),
     }
     ExitCode::from(CANNOT)
+}
+
+/// Returns the command that an error is about, as clap's usage line begins.
+fn command_of(error: &clap::Error, program: &str) -> String {
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let words = usage.trim_start_matches("Usage: ").split_whitespace();
+    let words: Vec<&str> =
+        words.take_while(|word| word.starts_with(|first: char| first.is_ascii_alphabetic())).collect();
+    if words.is_empty() { program.to_owned() } else { words.join(" ") }
 }
 
 /// The first paragraph of clap's message, which names the error; the rest is about help.

@@ -341,7 +341,7 @@ mod tests {
         for (text, told) in [
             ("leak_grace = '2m'\nleek_grace = '2m'", " line 2: unknown field `leek_grace`"),
             ("leak_grace = 2", " line 1: invalid type: integer `2`"),
-            ("\nleak_grace = '2'", " line 2: \"2\" is not a duration: use ms"),
+            ("\nleak_grace = '2'", " line 2: \"2\" is not a duration: give a whole number"),
             ("cni_queue = 0", " line 1: \"0\" is not a whole number from 1 to 1000000"),
             ("boot_keep = -1", " line 1: \"-1\" is not a whole number from 1"),
             ("stuck_after = '0s'", " line 1: \"0s\" is too short: give 1ms at least"),

@@ -23,7 +23,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1000,
         "m" => 60 * 1000,
         "h" => 3600 * 1000,
-        _ => return Err(format!("{text:?} is not a duration: use ms, s, m or h")),
+        _ => return Err(format!("{text:?} is not a duration: give a whole number with ms, s, m or h")),
     };
     let span = Duration::from_millis(number.saturating_mul(milliseconds));
     if span > Duration::from_secs(MAX_HOURS * 3600) {
@@ -65,7 +65,7 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         for bad in ["2", "-5m", "m", "", "1.5s"] {
-            assert_eq!(duration(bad), Err(format!("{bad:?} is not a duration: use ms, s, m or h")));
+            assert_eq!(duration(bad), Err(format!("{bad:?} is not a duration: give a whole number with ms, s, m or h")));
         }
         for long in ["8761h", "99999999999999999999s"] {
             assert_eq!(duration(long), Err(format!("{long:?} is too long: give 8760h at most")));

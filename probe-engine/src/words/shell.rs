@@ -149,9 +149,14 @@ pub(crate) fn unit_commands(daemon: &str, start: &str) -> Vec<String> {
     ]
 }
 
+/// Prints what systemd ends with a daemon's unit.
+pub(crate) fn in_unit(daemon: &str) -> String {
+    format!("systemctl show -p KillMode -p Delegate {}", unit_of(daemon))
+}
+
 /// Returns the most likely unit of a runtime or a kubelet. `daemon`: the name of its program.
 #[must_use]
-pub(crate) fn unit_of(daemon: &str) -> &str {
+fn unit_of(daemon: &str) -> &str {
     let of_distribution = DISTRIBUTIONS.iter().find(|row| row.kubelets.contains(&daemon));
     let of_runtime = RUNTIMES.iter().find(|row| row.programs().any(|program| program == daemon));
     let units = of_distribution.map(|row| row.units).or(of_runtime.map(|row| row.units)).unwrap_or_default();

@@ -8,7 +8,7 @@
 //! node woke.
 //!
 //! What a call waits for is read from `/proc` shortly before it is slow, and again while it runs: by the
-//! function of the kernel in which the innermost program waits that works for the call.
+//! function of the kernel in which its process waits or, if that waits for a program that it started, that program.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -31,7 +31,7 @@ use crate::{
     },
     words::{
         escape::escaped,
-        shell::{cni_in_journal, lines},
+        shell::{cni_in_journal, lines, quoted},
         span::span,
     },
 };
@@ -124,7 +124,7 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
             pod: call.pod.clone(),
             container: call.container.clone(),
             call: Some(*key),
-            waits: call.looked.as_ref().and_then(|it| it.waits.clone()).filter(|it| is_there(ctx, it)),
+            waits: call.looked.as_ref().and_then(|it| it.waits.clone()).map(|it| until_now(ctx, it)),
             gapped: ctx.world.lists.is_gapped(List::Processes),
         });
     }
@@ -134,9 +134,9 @@ pub(super) fn gather(ctx: &DetectContext<'_>, judged: &Judged<CniSlow>, found: &
     found.extend(next.map(watched));
 }
 
-/// Whether the program that was looked at still runs.
-fn is_there(ctx: &DetectContext<'_>, it: &CniWait) -> bool {
-    ctx.world.processes.is_running(it.process.key)
+/// Notes whether the program that was looked at has ended.
+fn until_now(ctx: &DetectContext<'_>, it: CniWait) -> CniWait {
+    CniWait { ended: !ctx.world.processes.is_running(it.process.key), ..it }
 }
 
 /// Whether an ADD of this plugin has failed for the pod. Then `cni_failing` covers the pod.
@@ -222,6 +222,14 @@ fn watched((until, call): (Timestamp, TaskKey)) -> Detection {
     Detection { call: Some(call), ..Detection::new(nothing, &[""], Severity::Info, until, verdict) }
 }
 
+fn processes_of(plugin: &str) -> Vec<String> {
+    let mut all = lines(&[
+        "# The processes of the plugin, and the function of the kernel in which each of them waits:",
+    ]);
+    all.extend(quoted(plugin).map(|name| format!("ps -o pid,stat,etime,wchan:32,args -C {name}")));
+    all
+}
+
 /// Prints the process that holds the file lock for which the process `pid` waits.
 fn lock_holder(pid: u32) -> String {
     format!(
@@ -230,13 +238,32 @@ fn lock_holder(pid: u32) -> String {
     )
 }
 
-/// Prints the sockets to which the process `pid` is connected, and the other ends of those of the node. The
-/// line of a socket of the file system (`unix(7)`) has only the number of its other end, whose line has the
-/// path.
+/// Prints the sockets of the process `pid`, the other ends of those of the node, and the listening sockets that
+/// have connections which nobody has accepted (`Recv-Q`). The line of a socket of the file system (`unix(7)`) has only
+/// the number of its other end, whose line has the path, if the daemon has accepted it.
 fn peers(pid: u32) -> String {
     format!(
-        "nsenter -n -t {pid} ss -Hxtnp | awk -v own=pid={pid}, '{{ line[$6] = $0 }} index($0, own) {{ print; other[$8] }} \
-         END {{ for (end in other) if (end in line) print line[end] }}'"
+        "nsenter -n -t {pid} ss -Haxtnp | awk -v own=pid={pid}, '{{ line[$6] = $0 }} index($0, own) {{ print; other[$8] }} \
+         $2 == \"LISTEN\" && $3 > 0 {{ full[$0] }} \
+         END {{ for (end in other) if (end in line) print line[end]; for (it in full) print it }}'"
+    )
+}
+
+/// Prints the processes that have the pipe open which is the standard input of the process `pid`.
+fn pipe_holders(pid: u32) -> String {
+    format!(
+        "find /proc/[0-9]*/fd -lname \"$(readlink /proc/{pid}/fd/0 | tr '[]' '??')\" 2>/dev/null | cut -d/ -f3 | sort -u | \
+         paste -sd, | xargs -r ps -o pid,stat,etime,wchan:32,args -p"
+    )
+}
+
+/// Thaws the frozen cgroups in which the process `pid` is, of cgroup v2 and of v1.
+fn thaw(pid: u32) -> String {
+    format!(
+        "awk -F: '$2 == \"\" || $2 == \"freezer\" {{ print $3 }}' /proc/{pid}/cgroup | while read -r at; do \
+         while [ \"$at\" ]; do for top in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/freezer; do \
+         it=$top${{at%/}}; grep -qsx 1 \"$it/cgroup.freeze\" && echo 0 > \"$it/cgroup.freeze\"; \
+         grep -qsx FROZEN \"$it/freezer.state\" && echo THAWED > \"$it/freezer.state\"; done; at=${{at%/*}}; done; done"
     )
 }
 
@@ -281,8 +308,8 @@ impl CniWait {
                  time left."
             }
             CniWaitForm::Input => {
-                "The call reads from a pipe into which nobody writes. A plugin gets its configuration from a pipe, and the \
-                 runtime has not written it."
+                "The call reads from a pipe into which nobody writes: another program of the call, or the runtime, which gives \
+                 a plugin its configuration through a pipe."
             }
             CniWaitForm::Program => "The call waits for a program that it started, and that does not end.",
             CniWaitForm::Answer => {
@@ -301,9 +328,10 @@ impl CniWait {
                 "# Somebody stopped it, perhaps for a reason. This lets it go on:",
                 format!("kill -CONT {pid}"),
             ),
-            CniWaitForm::Thaw => {
-                ("# Thaw the unit that it runs in:", format!("systemctl thaw \"$(ps -o unit= -p {pid})\""))
-            }
+            CniWaitForm::Thaw => (
+                "# Its cgroup is frozen, or one above it. This thaws them, if nobody needs them frozen:",
+                thaw(pid),
+            ),
             CniWaitForm::NetworkLock => (
                 "# The tasks that wait in the kernel (state D), and those that work there (R): one of them has the lock.",
                 "ps -eLo pid,lwp,stat,etime,wchan:32,args | awk '$3 ~ /^[DR]/'".to_owned(),
@@ -321,14 +349,17 @@ impl CniWait {
                 format!("ps -o pid,etime,time,args -p {pid}"),
             ),
             CniWaitForm::Input => (
-                "# Its parent is to write: is that stopped (T), or does it hang in the kernel (D)?",
-                format!("ps -o pid,stat,etime,wchan:32,args -p \"$(ps -o ppid= -p {pid})\""),
+                "# Who has the pipe of its standard input open, and what each of them waits for. One of them is to write:",
+                pipe_holders(pid),
             ),
             CniWaitForm::Program => (
                 "# The programs that it started:",
                 format!("ps -o pid,stat,etime,wchan:32,args --ppid {pid}"),
             ),
-            CniWaitForm::Answer => ("# The sockets to which it is connected: whom it has asked.", peers(pid)),
+            CniWaitForm::Answer => (
+                "# Its sockets with their other ends, then those (LISTEN) at which somebody waits to be accepted:",
+                peers(pid),
+            ),
             CniWaitForm::Pause => (
                 "# Its arguments, and the program that started it, say what it waits for:",
                 format!("ps -o pid,etime,args -p {pid} -p \"$(ps -o ppid= -p {pid})\""),
@@ -344,8 +375,10 @@ impl Explain for CniSlow {
         let plugin = escaped(&self.plugin);
         let mut text = format!("{} {plugin} {verb} {}", escaped(&self.command), span(self.took));
         if let Some(waits) = &self.waits {
-            let when = if self.open { "" } else { "when last looked at, " };
-            text += &format!(": {when}{}", waits.does());
+            text += &format!(": {}", waits.does());
+            if !self.open || waits.ended {
+                text += &format!(", {} after the call began", span(waits.after));
+            }
         }
         text
     }
@@ -359,7 +392,8 @@ impl Explain for CniSlow {
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
         let mut all = match &self.waits {
-            Some(waits) if self.open => waits.repair(),
+            Some(waits) if self.open && !waits.ended => waits.repair(),
+            Some(_) | None if self.open => processes_of(&self.plugin),
             Some(_) | None => lines(&[
                 "# The call has ended. While the next slow one runs, this shows the command for what it waits for.",
             ]),
@@ -370,6 +404,9 @@ impl Explain for CniSlow {
 
     fn forget_numbers(&mut self) {
         self.took = Duration::ZERO;
+        if let Some(waits) = &mut self.waits {
+            waits.after = Duration::ZERO;
+        }
     }
 
     fn shows_some(&self) -> bool {
@@ -389,25 +426,53 @@ impl Explain for CniSlow {
 mod tests {
     use std::{
         os::unix::net::{UnixListener, UnixStream},
-        process::{self, Command},
+        process::{self, Command, Stdio},
     };
 
-    use super::{lock_holder, peers};
+    use super::{lock_holder, peers, pipe_holders};
 
-    /// The end of a socket that the server has names its path, and the other end does not.
+    /// Returns what the command for the sockets of this process prints.
+    fn told_peers() -> String {
+        // A namespace of its own is entered with rights that this test may not have.
+        let own = peers(process::id());
+        let (_, command) = own.split_once("ss ").expect("the program");
+        told(&format!("ss {command}"))
+    }
+
+    fn told(command: &str) -> String {
+        let output = Command::new("sh").args(["-c", command]).output().expect("a shell");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The end of a socket that the server has names its path, and the other end does not. Before the server accepts,
+    /// only its listening socket is known.
     #[test]
     fn the_daemon_that_was_asked_is_shown() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("daemon.sock");
         let listener = UnixListener::bind(&path).expect("a socket");
         let _asking = UnixStream::connect(&path).expect("a client");
+        let path = path.to_str().expect("a path");
+        let has =
+            |told: &str, state: &str| told.lines().any(|line| line.contains(state) && line.contains(path));
+        let before = told_peers();
+        assert!(has(&before, "LISTEN") && !has(&before, "ESTAB"), "{before}");
         let _answering = listener.accept().expect("a server");
-        // A namespace of its own is entered with rights that this test may not have.
-        let own = peers(process::id());
-        let (_, command) = own.split_once("ss ").expect("the program");
-        let output = Command::new("sh").args(["-c", &format!("ss {command}")]).output().expect("a shell");
-        let told = String::from_utf8(output.stdout).expect("text");
-        assert!(told.contains(path.to_str().expect("a path")), "{told}");
+        let after = told_peers();
+        assert!(has(&after, "ESTAB"), "{after}");
+    }
+
+    #[test]
+    fn who_has_a_pipe_open_is_shown() {
+        let mut reads = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let told = told(&pipe_holders(reads.id()));
+        drop(reads.stdin.take());
+        reads.wait().expect("its end");
+        let pids: Vec<&str> =
+            told.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+        for pid in [process::id(), reads.id()] {
+            assert!(pids.contains(&pid.to_string().as_str()), "{pid}: {told}");
+        }
     }
 
     /// One process holds the lock, and another one waits for it.
@@ -420,10 +485,9 @@ mod tests {
         while !Command::new("grep").args(["-qF", &pid, "/proc/locks"]).status().expect("grep").success() {
             assert_eq!(waits.try_wait().expect("a child"), None, "it waits");
         }
-        let output = Command::new("sh").args(["-c", &lock_holder(waits.id())]).output().expect("a shell");
+        let told = told(&lock_holder(waits.id()));
         drop(lock);
         waits.wait().expect("its end");
-        let told = String::from_utf8(output.stdout).expect("text");
         let held = told.lines().nth(1).and_then(|line| line.split_whitespace().next());
         assert_eq!(held, Some(process::id().to_string().as_str()), "{told}");
     }

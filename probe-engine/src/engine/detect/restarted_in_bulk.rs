@@ -48,7 +48,7 @@ use crate::{
     words::{
         count::counted,
         escape::escaped,
-        shell::{in_journal, lines, unit_of},
+        shell::{in_journal, in_unit, lines},
         span::span,
     },
 };
@@ -323,7 +323,7 @@ impl Explain for RestartedInBulk {
             all.push(
                 "# Its unit must end the daemon alone. KillMode=process and Delegate=yes do that:".to_owned(),
             );
-            all.push(format!("systemctl show -p KillMode -p Delegate {}", unit_of(daemon)));
+            all.push(in_unit(daemon));
         } else if self.is_by(|it| it.comm == OOMD) {
             all.extend(lines(&[
                 "journalctl -u systemd-oomd --since -30min --no-pager",
@@ -337,11 +337,11 @@ impl Explain for RestartedInBulk {
                 "systemctl show -p OOMPolicy -- kubepods.slice 'cri-containerd-*.scope' 'crio-*.scope'",
             ]));
         } else if let Some(by) = &self.killer {
-            let pid = by.key.pid;
+            let (pid, parent) = (by.key.pid, by.parent.pid);
             all.extend([
                 format!("journalctl _PID={pid} --since -30min --no-pager"),
-                "# What it is, and in which unit or pod, if it still runs:".to_owned(),
-                format!("ps -o pid,ppid,lstart,args -p {pid}; cat /proc/{pid}/cgroup"),
+                "# It and the process that started it, if they still run, and in which unit or pod:".to_owned(),
+                format!("ps -o pid,ppid,lstart,args -p {pid},{parent}; cat /proc/{pid}/cgroup /proc/{parent}/cgroup"),
             ]);
         }
         all

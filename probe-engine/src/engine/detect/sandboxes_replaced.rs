@@ -29,7 +29,7 @@ use crate::{
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
-    words::{count::counted, escape::escaped, shell::in_journal},
+    words::{count::counted, escape::escaped, shell::{in_journal, in_unit}},
 };
 
 /// How long the finding stays open after the daemon's start. The world remembers all of its evidence for
@@ -160,10 +160,16 @@ impl Explain for SandboxesReplaced {
     }
 
     fn repair(&self, _sandboxes: &[ContainerId], _runtimes: &[String]) -> Vec<String> {
-        vec![
+        let mut all = vec![
             "# The pods run again. What the runtime and the kubelet said of their sandboxes:".to_owned(),
             in_journal("sandbox"),
-        ]
+        ];
+        if self.daemon != "kubelet" {
+            all.push("# If shims or monitors ended with the runtime: its unit must end the runtime alone.".to_owned());
+            all.push("# KillMode=process and Delegate=yes do that:".to_owned());
+            all.push(in_unit(&self.daemon));
+        }
+        all
     }
 
     fn forget_numbers(&mut self) {

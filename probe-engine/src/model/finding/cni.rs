@@ -107,9 +107,18 @@ pub struct CniSlow {
 }
 
 /// What a call waits for: the plugin's process, or the program that it runs.
+#[serde_as]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CniWait {
     pub process: Process,
+    /// How long the call had run when it was looked at.
+    #[serde(rename = "after_ns", default)]
+    #[serde_as(as = "Nanoseconds")]
+    #[schemars(with = "Nanoseconds")]
+    pub after: Duration,
+    /// The program has ended since, though the call still runs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
     #[serde(rename = "for")]
     pub form: CniWaitForm,
     /// The function of the kernel in which it waits (`wchan`). None: it runs, or the kernel does not say.
@@ -169,10 +178,26 @@ const WAITS: [(&str, Option<CniWaitForm>); 18] = [
 impl CniWait {
     /// Returns what a process waits for, by what its threads do. The threads of one program wait for
     /// different things, and the first form of [`CniWaitForm`] counts.
-    pub(crate) fn of(process: &Process, seen: &ProcessState) -> Option<Self> {
+    pub(crate) fn of(process: &Process, after: Duration, seen: &ProcessState) -> Option<Self> {
         let all = seen.threads.iter().filter_map(|it| Some((form(seen.state, it)?, &it.function)));
         let (form, function) = all.min_by_key(|(form, _)| *form)?;
-        Some(Self { process: process.clone(), form, function: function.clone() })
+        Some(Self { process: process.clone(), after, ended: false, form, function: function.clone() })
+    }
+
+    /// Whether it may wait for the end or the output of a program that it started.
+    pub(crate) fn may_be_for_program(&self) -> bool {
+        let waits_in = |part: &str| self.function.as_deref().is_some_and(|it| it.contains(part));
+        match self.form {
+            CniWaitForm::Program | CniWaitForm::Input => true,
+            CniWaitForm::Answer => waits_in("poll") || waits_in("select"),
+            CniWaitForm::Continue
+            | CniWaitForm::Thaw
+            | CniWaitForm::NetworkLock
+            | CniWaitForm::Kernel
+            | CniWaitForm::FileLock
+            | CniWaitForm::Nothing
+            | CniWaitForm::Pause => false,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     model::recovery::RecoveredPod,
     sink::render::{
         jsonl::boot::{WhatIfLine, what_if_lines},
-        recovery::{name, names, seconds},
+        recovery::{close, name, names, seconds},
     },
 };
 
@@ -56,10 +56,17 @@ impl Question {
         let mut unknown = Vec::new();
         for (row, boot) in rows.iter().zip(boots(rows)) {
             let now = row.now.max(row.recovery.seen_until);
-            match WhatIf::of(&row.recovery, &row.starts, &self.change, now) {
-                Ok(it) => answers.push((boot, it)),
-                Err(why) => unknown.push(format!("--what-if {}: {}: {why}", self.text, table::title(&boot))),
-            }
+            let answer = WhatIf::of(&row.recovery, &row.starts, &self.change, now);
+            let is_empty = boot.report.numbers.columns.iter().skip(1).all(Option::is_none);
+            let why = match answer {
+                Ok(it) if it.savings.is_empty() && is_empty => "no pod is back in it".to_owned(),
+                Ok(it) => {
+                    answers.push((boot, it));
+                    continue;
+                }
+                Err(why) => why.to_string(),
+            };
+            unknown.push(format!("--what-if {}: {}: {why}", self.text, table::title(&boot)));
         }
         if answers.is_empty() {
             return Err(anyhow!("{}", unknown.join("; ")));
@@ -103,7 +110,7 @@ fn text(boot: &NodeBoot<'_>, change: &str, it: &WhatIf) -> String {
         row("pod", times.map(|at| report.since_zero(at)), name(pod))
     });
     let rows: Vec<_> = columns.chain(each).collect();
-    let mut text = format!("{}\nwith {change}, from {from}\n", table::title(boot));
+    let mut text = format!("{}\nwith {change}, from {from}; {}\n", table::title(boot), close(&report.close));
     text += &aligned(["BACK", "WAS", "WOULD BE", "SAVES", "POD"], &rows);
     if let Some(more) = it.savings.len().checked_sub(MAX_LISTED).filter(|more| *more > 0) {
         text += &format!("and {more} more pods\n");
@@ -153,7 +160,7 @@ mod tests {
             told("host-network=web"),
             "\
 2026-11-18 11:06:40 edge-1 what-if
-with host-network=web, from the order of the restart
+with host-network=web, from the order of the restart; all 2 service pods of before are back
 BACK               WAS       WOULD BE  SAVES    POD
 first static pod   31.318 s  31.318 s  0.000 s  default/yurthub
 first service pod  41.000 s  32.798 s  8.202 s  default/web
@@ -166,7 +173,7 @@ pod                41.000 s  32.798 s  8.202 s  default/web
             image,
             "\
 2026-11-18 11:06:40 edge-1 what-if
-with image-present, from the order of the restart
+with image-present, from the order of the restart; all 2 service pods of before are back
 BACK               WAS       WOULD BE              SAVES                 POD
 first static pod   31.318 s  30.823 s to 31.318 s  0.000 s to 0.495 s    default/yurthub
 first service pod  41.000 s  34.515 s to 41.000 s  0.000 s to 6.485 s    default/web
@@ -203,5 +210,8 @@ pod                31.318 s  30.823 s to 31.318 s  0.000 s to 0.495 s    default
         }
         let why = answer("host-network=other", "studies/what-if.jsonl", Form::Text).expect_err("no such pod");
         assert!(why.to_string().ends_with("no start of this pod is known"), "{why}");
+        let why =
+            answer("image-present", "boots/runtime-restart.jsonl", Form::Text).expect_err("no pod is back");
+        assert!(why.to_string().ends_with("no pod is back in it"), "{why}");
     }
 }

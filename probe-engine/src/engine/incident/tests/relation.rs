@@ -20,7 +20,13 @@ fn unresponsive(since: u64) -> Finding {
 fn waiting(form: CniWaitForm) -> Finding {
     let it = slow("ADD", true, "a", 6);
     let Kind::CniSlow(slow) = it.kind.clone() else { return it };
-    let waits = Some(CniWait { process: Process::default(), form, function: None });
+    let waits = Some(CniWait {
+        process: Process::default(),
+        after: Duration::ZERO,
+        ended: false,
+        form,
+        function: None,
+    });
     Finding { kind: CniSlow { waits, ..slow }.into(), ..it }
 }
 

@@ -8,6 +8,7 @@ use super::*;
 use crate::model::{
     fact::{ProcessState, RunState, ThreadState},
     finding::CniWaitForm,
+    id::TaskKey,
 };
 
 /// The plugin's own program is asked about, shortly before the call is slow. Each form has its words.
@@ -21,9 +22,10 @@ fn a_slow_call_says_what_it_waits_for() {
             class::CNI,
             "iptables -w -t nat -A POSTROUTING",
         );
+        let plugin = Who::new(100, CONTAINERD, "bridge").task().key;
+        answer(&mut story, plugin, RunState::Sleeping, Some("do_wait"), RunState::Sleeping);
         let process = Who::new(101, 100, "iptables").task().key;
-        let threads = vec![ThreadState { state: kind, function: function.map(str::to_owned), count: 1 }];
-        story.at(10 * SECOND + 5).listed(Fact::ProcessState(ProcessState { process, state, threads }));
+        answer(&mut story, process, state, function, kind);
         let (_, engine) = story.judge(12 * SECOND);
         finding(&engine, "cni_slow/bridge/ADD").kind.explain().summary()
     };
@@ -48,6 +50,45 @@ fn a_slow_call_says_what_it_waits_for() {
     assert!(blocked(None).ends_with("iptables[101] waits in the kernel"));
     assert!(waits(RunState::Running, None, RunState::Running).ends_with("iptables[101] is at work"));
     assert!(waits(RunState::Stopped, None, RunState::Stopped).ends_with("iptables[101] is stopped"));
+}
+
+/// Answers at once that one thread of a process waits so.
+fn answer(story: &mut Story, process: TaskKey, state: RunState, function: Option<&str>, kind: RunState) {
+    let threads = vec![ThreadState { state: kind, function: function.map(str::to_owned), count: 1 }];
+    story.at(10 * SECOND + 5).listed(Fact::ProcessState(ProcessState { process, state, threads }));
+}
+
+/// A plugin that reads from its daemon does not wait for a program that it left running.
+#[test]
+fn a_program_for_which_the_plugin_does_not_wait_is_not_looked_at() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    story.at(2 * SECOND).exec(Who::new(101, 100, "sleep"), class::CNI, "sleep 300");
+    let plugin = Who::new(100, CONTAINERD, "bridge").task().key;
+    answer(&mut story, plugin, RunState::Sleeping, Some("unix_stream_read_generic"), RunState::Sleeping);
+    let summary = finding(&story.judge(12 * SECOND).1, "cni_slow/bridge/ADD").kind.explain().summary();
+    assert!(summary.ends_with("[100] waits for an answer (unix_stream_read_generic)"), "{summary}");
+}
+
+/// A shell that tries again and again starts a program each time.
+#[test]
+fn what_was_seen_of_a_program_that_has_ended_is_told_with_its_time() {
+    let mut story = Story::new();
+    begin(story.at(SECOND), 100, "ADD", 'a', '1');
+    let sleep = || Who::new(101, 100, "sleep");
+    story.at(2 * SECOND).exec(sleep(), class::CNI, "sleep 9");
+    let plugin = Who::new(100, CONTAINERD, "bridge").task().key;
+    answer(&mut story, plugin, RunState::Sleeping, Some("do_wait"), RunState::Sleeping);
+    answer(&mut story, sleep().task().key, RunState::Sleeping, Some("hrtimer_nanosleep"), RunState::Sleeping);
+    story.at(11 * SECOND).exit(sleep(), class::CNI, 0);
+    let it = finding(&story.judge(15 * SECOND).1, "cni_slow/bridge/ADD").kind;
+    let summary = it.explain().summary();
+    assert!(
+        summary.ends_with("s: sleep[101] pauses (hrtimer_nanosleep), 9.00 s after the call began"),
+        "{summary}"
+    );
+    let repair = it.explain().repair(&[], &[]);
+    assert!(repair.iter().any(|line| line.ends_with(" -C 'bridge'")), "{repair:?}");
 }
 
 /// An answer may be late, or show nothing. A call that ends in time is never looked at.
@@ -80,8 +121,9 @@ fn what_a_call_waited_for_is_kept_when_it_has_ended() {
     end(story.at(31 * SECOND), 100, 0);
     let it = finding(&story.judge(5 * MINUTE).1, "cni_slow/bridge/ADD").kind;
     let summary = it.explain().summary();
-    assert!(summary.starts_with("ADD bridge took 30.00 s: when last looked at, "), "{summary}");
-    assert!(summary.ends_with("[100] waits for a file lock (locks_lock_inode_wait)"), "{summary}");
+    assert!(summary.starts_with("ADD bridge took 30.00 s: "), "{summary}");
+    let seen = "[100] waits for a file lock (locks_lock_inode_wait), 9.00 s after the call began";
+    assert!(summary.ends_with(seen), "{summary}");
     let repair = it.explain().repair(&[], &[]);
     assert!(
         !repair.iter().any(|line| line.contains("100")),

@@ -54,16 +54,12 @@ pub(crate) fn runtime_of(world: &World, process: TaskKey) -> Option<&'static Run
     }
 }
 
-/// Returns the program that works for a process now: the latest that it started, or the latest of that one.
-pub(crate) fn innermost(world: &World, it: &change::Process) -> change::Process {
-    let mut found = it.clone();
-    for _ in 0..ANCESTORS {
-        let running = world.processes.values().filter(|row| row.state == State::Running);
-        let started = running.filter(|row| row.parent == found.key && row.key != found.key);
-        let Some(row) = started.max_by_key(|row| (row.executed_at, row.key)) else { break };
-        found = change::Process { key: row.key, comm: row.comm.clone(), parent: row.parent };
-    }
-    found
+/// Returns the latest program that a process has started and that still runs.
+pub(crate) fn latest_child(world: &World, parent: TaskKey) -> Option<change::Process> {
+    let running = world.processes.values().filter(|row| row.state == State::Running);
+    let started = running.filter(|row| row.parent == parent && row.key != parent);
+    let row = started.max_by_key(|row| (row.executed_at, row.key))?;
+    Some(change::Process { key: row.key, comm: row.comm.clone(), parent: row.parent })
 }
 
 /// Whether a process belongs to a runtime: it or one of its ancestors makes, monitors or ends containers. A

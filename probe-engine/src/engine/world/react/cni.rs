@@ -26,6 +26,9 @@ use crate::{
     },
 };
 
+/// The programs that are looked at below a plugin's process, each of which waits for the next one.
+const DEEPEST: u8 = 8;
+
 /// Begins the call of a plugin that was running when the agent started. The call's start is the start of its
 /// process. No event is sent for it.
 pub(crate) fn found(
@@ -161,23 +164,37 @@ pub(crate) fn may_be_over(world: &mut World, ctx: EventContext, key: TaskKey) {
     }
 }
 
-/// Asks what an open call waits for.
+/// Asks what an open call waits for: its own process first.
 pub(crate) fn look(world: &mut World, key: TaskKey, now: Timestamp) {
-    let Some(call) = world.calls.get(&key) else { return };
-    let process = lookup::process::innermost(world, &call.call.process);
-    world.ask(Question::Process { process: process.key });
-    if let Some(call) = world.calls.get_mut(&key) {
-        // What was seen before counts until the answer.
-        let waits = call.looked.take().and_then(|it| it.waits);
-        call.looked = Some(Looked { at: now, process, waits });
-    }
+    let Some(call) = world.calls.get_mut(&key) else { return };
+    let process = call.call.process.clone();
+    let asked = Question::Process { process: process.key };
+    // What was seen before counts until the answer.
+    let waits = call.looked.take().and_then(|it| it.waits);
+    call.looked = Some(Looked { at: now, process, waits, deep: 0 });
+    world.ask(asked);
 }
 
-/// Notes what the processes of open calls wait for.
+/// Notes what the processes of open calls wait for. If such a process waits for a program that it started, asks about
+/// that program.
 pub(crate) fn looked_at(world: &mut World, it: &ProcessState) {
-    for looked in world.calls.values_mut().filter_map(|call| call.looked.as_mut()) {
-        if looked.process.key == it.process {
-            looked.waits = CniWait::of(&looked.process, it);
+    let child = lookup::process::latest_child(world, it.process);
+    let mut is_asked = false;
+    for call in world.calls.values_mut() {
+        let Some(looked) = call.looked.as_mut().filter(|looked| looked.process.key == it.process) else {
+            continue;
+        };
+        looked.waits = CniWait::of(&looked.process, looked.at.since(call.at), it);
+        if let Some(child) = &child
+            && looked.deep < DEEPEST
+            && looked.waits.as_ref().is_none_or(CniWait::may_be_for_program)
+        {
+            looked.process = child.clone();
+            looked.deep += 1;
+            is_asked = true;
         }
+    }
+    if let Some(child) = child.filter(|_child| is_asked) {
+        world.ask(Question::Process { process: child.key });
     }
 }

@@ -43,7 +43,10 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Looked {
     pub(crate) at: Timestamp,
-    /// The plugin's process, or the program that it runs.
+    /// The plugin's process, or a program that it waits for.
     pub(crate) process: Process,
     pub(crate) waits: Option<CniWait>,
+    /// How many programs are between the plugin's process and this one, with this one.
+    #[serde(default)]
+    pub(crate) deep: u8,
 }

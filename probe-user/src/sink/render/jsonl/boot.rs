@@ -28,7 +28,7 @@ use crate::{
         report::{Close, NoOrder, NodeBoot, RecoveryReport, Zero},
         target::{Outcome, Target},
     },
-    model::recovery::{Grouping, Kind, LessNetwork, Ordered, Pod, Recovered, RecoveredPod, Recovery, Source},
+    model::recovery::{Grouping, Kind, LessNetwork, Ordered, Recovered, RecoveredPod, Recovery, Source},
     sink::render::recovery::{self, MilestoneName},
 };
 
@@ -330,11 +330,7 @@ impl<'a> Boot<'a> {
         let study = row.report;
         let boot = row.recovery.boot.as_ref();
         let (zero, no_order, order) = zero(study);
-        let (close, missing) = match &study.close {
-            Close::All { .. } => (ClosedBy::All, Some(&[][..])),
-            Close::Quiet { missing, .. } => (ClosedBy::Quiet, missing.as_deref()),
-            Close::Open { missing, .. } => (ClosedBy::Open, missing.as_deref()),
-        };
+        let (close, missing) = closed_by(&study.close);
         Self {
             node: row.node,
             boot_id: boot.map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
@@ -359,7 +355,7 @@ impl<'a> Boot<'a> {
             target: study.target.map(TargetLine::of),
             recovered: study.recovered,
             close,
-            missing: missing.map(|pods: &[Pod]| pods.iter().map(recovery::name).collect()),
+            missing,
             less_network: LessNetworkLine::all(&study.less_network),
             cni: Cni {
                 failed: study.cni.failed,
@@ -406,6 +402,16 @@ impl<'a> Order<'a> {
             precision_ns: precision(ordered.source),
         }
     }
+}
+
+/// Returns the pods that were there before and are not back, too.
+fn closed_by(close: &Close) -> (ClosedBy, Option<Vec<String>>) {
+    let (by, missing) = match close {
+        Close::All { .. } => (ClosedBy::All, Some(&[][..])),
+        Close::Quiet { missing, .. } => (ClosedBy::Quiet, missing.as_deref()),
+        Close::Open { missing, .. } => (ClosedBy::Open, missing.as_deref()),
+    };
+    (by, missing.map(|pods| pods.iter().map(recovery::name).collect()))
 }
 
 fn zero(study: &RecoveryReport) -> (CountsFrom, Option<OrderUnknown>, Option<Order<'_>>) {

@@ -4,7 +4,9 @@ use serde::Serialize;
 
 use super::{
     super::scalar::{Decimal, nanos},
+    ClosedBy, CountsFrom, closed_by,
     numbers::Columns,
+    zero,
 };
 use crate::{
     engine::boot::{report::NodeBoot, what_if::WhatIf},
@@ -16,6 +18,9 @@ pub(crate) struct WhatIfLine<'a> {
     node: &'a str,
     boot_id: &'a str,
     change: &'a str,
+    zero: CountsFrom,
+    close: ClosedBy,
+    missing: Option<Vec<String>>,
     columns: Columns,
     earliest: Columns,
     latest: Columns,
@@ -39,10 +44,14 @@ impl<'a> WhatIfLine<'a> {
             least_ns: nanos(saving.saves.least),
             most_ns: nanos(saving.saves.most),
         });
+        let (close, missing) = closed_by(&boot.report.close);
         Self {
             node: boot.node,
             boot_id: boot.recovery.boot.as_ref().map(|boot| boot.boot_id.as_str()).unwrap_or_default(),
             change,
+            zero: zero(boot.report).0,
+            close,
+            missing,
             columns: boot.report.numbers.columns.into(),
             earliest: it.most.numbers.columns.into(),
             latest: it.least.numbers.columns.into(),

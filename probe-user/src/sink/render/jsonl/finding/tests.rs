@@ -231,6 +231,8 @@ pub(in crate::sink::render::jsonl) fn all() -> Vec<Kind> {
             open: true,
             waits: Some(CniWait {
                 process: process(),
+                after: second,
+                ended: true,
                 form: CniWaitForm::FileLock,
                 function: Some("locks_lock_inode_wait".to_owned()),
             }),
