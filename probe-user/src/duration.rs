@@ -65,7 +65,10 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         for bad in ["2", "-5m", "m", "", "1.5s"] {
-            assert_eq!(duration(bad), Err(format!("{bad:?} is not a duration: give a whole number with ms, s, m or h")));
+            assert_eq!(
+                duration(bad),
+                Err(format!("{bad:?} is not a duration: give a whole number with ms, s, m or h"))
+            );
         }
         for long in ["8761h", "99999999999999999999s"] {
             assert_eq!(duration(long), Err(format!("{long:?} is too long: give 8760h at most")));

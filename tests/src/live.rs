@@ -256,7 +256,8 @@ impl Live {
         Ok(Finished { seen: std::mem::take(&mut self.seen), totals })
     }
 
-    /// Detaches the hooks, and counts the runs of them that the kernel skipped. Returns the worker's result, once.
+    /// Detaches the hooks, and counts the runs of them that the kernel skipped. Returns the worker's result,
+    /// once.
     fn detach(&mut self) -> Option<thread::Result<Result<Totals>>> {
         let skipped = || skipped::of_process(process::id()).unwrap_or(0);
         // Once the worker is told to stop, its hooks may not be counted any more.

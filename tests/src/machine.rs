@@ -16,7 +16,8 @@ fn is_of_qemu(cpus: &str) -> bool {
     cpus.contains("QEMU TCG CPU") || (has("CPU implementer: 0x00") && has("CPU part: 0x051"))
 }
 
-/// Whether the agent is compiled without optimization, as `cargo xtask test` says. Its costs are not a release's.
+/// Whether the agent is compiled without optimization, as `cargo xtask test` says. Its costs are not a
+/// release's.
 #[must_use]
 pub fn is_quick() -> bool {
     env::var_os("SANDPROBE_QUICK").is_some()

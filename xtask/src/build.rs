@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// All tests and the quick agent are built with the same packages, features and target, so that cargo compiles
-/// each crate once for all of them.
+/// All tests and the quick agent are built with the same packages, features and target, so that cargo
+/// compiles each crate once for all of them.
 pub(crate) const OF_TESTS: &str = "--workspace --exclude probe-ebpf \
                                    --features tests/browser,tests/deploy,tests/fleet,tests/kernel,tests/node,tests/prometheus";
 
@@ -44,8 +44,8 @@ pub(crate) struct Args {
 pub(crate) enum Profile {
     /// Small and fast: what is released and measured.
     Release,
-    /// Built in a third of the time, with the crates that the tests need too: for those who try the agent or test
-    /// a change.
+    /// Built in a third of the time, with the crates that the tests need too: for those who try the agent or
+    /// test a change.
     Quick,
 }
 

@@ -126,8 +126,8 @@ fn as_root(report: &mut Report, depth: &Depth, checks: &mut Vec<Step>) {
     }
 }
 
-/// Tests this machine's kernel, and the kernels of the VMs. The checks and the compilation of all other tests take
-/// the processors that are idle meanwhile.
+/// Tests this machine's kernel, and the kernels of the VMs. The checks and the compilation of all other tests
+/// take the processors that are idle meanwhile.
 fn machines(tier: &mut Tier, depth: &Depth, mut checks: Vec<Step>) {
     let is_root = native::is_root(tier);
     if depth.soak {
@@ -151,7 +151,8 @@ fn machines(tier: &mut Tier, depth: &Depth, mut checks: Vec<Step>) {
     });
 }
 
-/// Builds the agent, and compiles the tests of kernels and pods. The next step reports a failure of the tests.
+/// Builds the agent, and compiles the tests of kernels and pods. The next step reports a failure of the
+/// tests.
 fn build_all(profile: Profile) -> Result<()> {
     let arch = Arch::ours()?;
     cross::ensure(arch)?;

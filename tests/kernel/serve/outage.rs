@@ -26,10 +26,10 @@ use crate::{
 };
 
 const PODS: usize = 110;
-/// The number of failed ADDs of each pod after its first one, and the time between two ADDs. A kubelet retries
-/// every ten seconds: it takes a minute for them.
+/// The number of failed ADDs of each pod after its first one, and the time between two ADDs. A kubelet
+/// retries every ten seconds: it takes a minute for them.
 const RETRIES: (usize, Duration) = (6, Duration::from_millis(10));
-/// The same in a soak run: the retries of a kubelet in ten minutes.
+/// In a soak run: the retries of a kubelet in ten minutes.
 const SOAK: (usize, Duration) = (60, Duration::from_millis(10_000 / PODS as u64));
 /// What somebody asks in such an outage.
 const QUESTIONS: [&str; 4] = ["/v1/findings", "/v1/incidents", "/v1/pods", "/v1/pools"];
@@ -107,7 +107,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
         answers.last()
     );
     if !machine::is_emulated() {
-        ensure!(p99 < LATE, "99 of 100 answers took up to {p99:?}");
+        ensure!(p99 < LATE || machine::is_quick(), "99 of 100 answers took up to {p99:?}");
         ensure!(each < COST || machine::is_quick(), "a failed ADD costs {each:?}");
         let most = 1 + took.as_secs() / EVERY.as_secs();
         ensure!(writes <= most, "the state was written {writes} times in {took:?}");

@@ -16,8 +16,8 @@ use crate::LIMIT;
 /// The kubelet's longest back-off and a margin.
 const CONFIRMED_AFTER: Duration = Duration::from_secs(6 * 60);
 
-/// It takes six minutes, since sandprobe cannot know of the kubelet's back-off earlier. The other pod's container
-/// runs.
+/// It takes six minutes, since sandprobe cannot know of the kubelet's back-off earlier. The other pod's
+/// container runs.
 #[test]
 fn a_sandbox_whose_container_nobody_starts_again_is_found_until_it_is_stopped() -> Result<()> {
     let _kubelet = Kubelet::start()?;

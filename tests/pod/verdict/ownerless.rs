@@ -1,5 +1,5 @@
-//! Files of host-local's store that name no sandbox, as a power loss leaves them, and a store whose network has
-//! another name now.
+//! Files of host-local's store that name no sandbox, as a power loss leaves them, and a store whose network
+//! has another name now.
 
 use std::{fs, path::Path, process::Command};
 

@@ -21,8 +21,8 @@ const START: &str = "stuck_start/";
 /// The files are read this often if no pod starts or ends. It is confirmed when it has lasted for as long.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The file is cut off, as after a power loss, while no pod starts or ends. Then a plugin is missing, and a pod
-/// that begins meanwhile waits for it. The agent reads the files at once when a pod starts or ends.
+/// The file is cut off, as after a power loss, while no pod starts or ends. Then a plugin is missing, and a
+/// pod that begins meanwhile waits for it. The agent reads the files at once when a pod starts or ends.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that tests nothing says so")]
 fn a_node_without_a_network_is_told_until_it_is_repaired() -> Result<()> {

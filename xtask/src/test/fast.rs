@@ -36,13 +36,14 @@ pub(super) fn compilation() -> Result<Step> {
     Ok(step("compilation of the tests", program::plain_tests(&["--no-run"])?))
 }
 
-/// Returns the step that compiles what [`instructions`] runs. It is optimized as a release is, which takes minutes on
-/// one processor.
+/// Returns the step that compiles what [`instructions`] runs. It is optimized as a release is, which takes
+/// minutes on one processor.
 pub(super) fn bench() -> Step {
     step("bench of the engine", cargo(bench::BUILD))
 }
 
-/// Counts the engine's instructions. Valgrind counts them, so that other work on the machine makes no difference.
+/// Counts the engine's instructions. Valgrind counts them, so that other work on the machine makes no
+/// difference.
 pub(super) fn instructions(tier: &mut Tier) {
     tier.attempt("instructions of the engine", bench::check);
 }

@@ -52,7 +52,10 @@ pub(super) fn tests(is_full: bool) -> Result<(Step, Step)> {
     let (timed, rest) = programs(if is_full { &[] } else { &WAITING });
     let quick = [(QUICK_VARIABLE, "1".to_owned())];
     let variables = if is_full { &[] } else { &quick[..] };
-    Ok((step("this machine: alone", &timed, variables, LIMIT)?, step("this machine", &rest, variables, LIMIT)?))
+    Ok((
+        step("this machine: alone", &timed, variables, LIMIT)?,
+        step("this machine", &rest, variables, LIMIT)?,
+    ))
 }
 
 fn programs(left_out: &[&str]) -> (Vec<String>, Vec<String>) {

@@ -8,7 +8,8 @@
 //! node woke.
 //!
 //! What a call waits for is read from `/proc` shortly before it is slow, and again while it runs: by the
-//! function of the kernel in which its process waits or, if that waits for a program that it started, that program.
+//! function of the kernel in which its process waits or, if that waits for a program that it started, that
+//! program.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -238,9 +239,9 @@ fn lock_holder(pid: u32) -> String {
     )
 }
 
-/// Prints the sockets of the process `pid`, the other ends of those of the node, and the listening sockets that
-/// have connections which nobody has accepted (`Recv-Q`). The line of a socket of the file system (`unix(7)`) has only
-/// the number of its other end, whose line has the path, if the daemon has accepted it.
+/// Prints the sockets of the process `pid`, the other ends of those of the node, and the listening sockets
+/// that have connections which nobody has accepted (`Recv-Q`). The line of a socket of the file system
+/// (`unix(7)`) has only the number of its other end, whose line has the path, if the daemon has accepted it.
 fn peers(pid: u32) -> String {
     format!(
         "nsenter -n -t {pid} ss -Haxtnp | awk -v own=pid={pid}, '{{ line[$6] = $0 }} index($0, own) {{ print; other[$8] }} \
@@ -444,8 +445,8 @@ mod tests {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// The end of a socket that the server has names its path, and the other end does not. Before the server accepts,
-    /// only its listening socket is known.
+    /// The end of a socket that the server has names its path, and the other end does not. Before the server
+    /// accepts, only its listening socket is known.
     #[test]
     fn the_daemon_that_was_asked_is_shown() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -337,7 +337,8 @@ impl Explain for RestartedInBulk {
                 "systemctl show -p OOMPolicy -- kubepods.slice 'cri-containerd-*.scope' 'crio-*.scope'",
             ]));
         } else if let Some(by) = &self.killer {
-            let (pid, parent) = (by.key.pid, by.parent.pid);
+            let pid = by.key.pid;
+            let parent = by.parent.pid;
             all.extend([
                 format!("journalctl _PID={pid} --since -30min --no-pager"),
                 "# It and the process that started it, if they still run, and in which unit or pod:".to_owned(),

@@ -29,7 +29,11 @@ use crate::{
         id::{ContainerId, PodUid},
         time::Timestamp,
     },
-    words::{count::counted, escape::escaped, shell::{in_journal, in_unit}},
+    words::{
+        count::counted,
+        escape::escaped,
+        shell::{in_journal, in_unit},
+    },
 };
 
 /// How long the finding stays open after the daemon's start. The world remembers all of its evidence for
@@ -165,7 +169,10 @@ impl Explain for SandboxesReplaced {
             in_journal("sandbox"),
         ];
         if self.daemon != "kubelet" {
-            all.push("# If shims or monitors ended with the runtime: its unit must end the runtime alone.".to_owned());
+            all.push(
+                "# If shims or monitors ended with the runtime: its unit must end the runtime alone."
+                    .to_owned(),
+            );
             all.push("# KillMode=process and Delegate=yes do that:".to_owned());
             all.push(in_unit(&self.daemon));
         }

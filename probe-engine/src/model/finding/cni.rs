@@ -186,10 +186,10 @@ impl CniWait {
 
     /// Whether it may wait for the end or the output of a program that it started.
     pub(crate) fn may_be_for_program(&self) -> bool {
-        let waits_in = |part: &str| self.function.as_deref().is_some_and(|it| it.contains(part));
+        let function = self.function.as_deref().unwrap_or_default();
         match self.form {
             CniWaitForm::Program | CniWaitForm::Input => true,
-            CniWaitForm::Answer => waits_in("poll") || waits_in("select"),
+            CniWaitForm::Answer => function.contains("poll") || function.contains("select"),
             CniWaitForm::Continue
             | CniWaitForm::Thaw
             | CniWaitForm::NetworkLock

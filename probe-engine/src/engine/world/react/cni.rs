@@ -175,8 +175,8 @@ pub(crate) fn look(world: &mut World, key: TaskKey, now: Timestamp) {
     world.ask(asked);
 }
 
-/// Notes what the processes of open calls wait for. If such a process waits for a program that it started, asks about
-/// that program.
+/// Notes what the processes of open calls wait for. If such a process waits for a program that it started,
+/// asks about that program.
 pub(crate) fn looked_at(world: &mut World, it: &ProcessState) {
     let child = lookup::process::latest_child(world, it.process);
     let mut is_asked = false;
@@ -194,7 +194,7 @@ pub(crate) fn looked_at(world: &mut World, it: &ProcessState) {
             is_asked = true;
         }
     }
-    if let Some(child) = child.filter(|_child| is_asked) {
+    if is_asked && let Some(child) = child {
         world.ask(Question::Process { process: child.key });
     }
 }
