@@ -1,4 +1,4 @@
-//! The network of a node is down for all its pods, and the ADDs fail nine times as often as a kubelet
+//! The network of a node is down for all its pods, and the ADDs fail many times faster than a kubelet
 //! retries. The agent must still answer, at a cost that a node can bear.
 
 use std::{
@@ -26,9 +26,12 @@ use crate::{
 };
 
 const PODS: usize = 110;
-/// The number of failed ADDs of each pod after its first one, and the time between two ADDs. A kubelet
+/// The number of failed ADDs of each pod. A kubelet that retries every ten seconds takes two and a half
+/// minutes for them.
+const ROUNDS: usize = 15;
+/// The number for a program that is not optimized, and the time between two ADDs. A kubelet
 /// retries every ten seconds: it takes a minute for them.
-const RETRIES: (usize, Duration) = (6, Duration::from_millis(10));
+const QUICK: (usize, Duration) = (6, Duration::from_millis(10));
 /// In a soak run: the retries of a kubelet in ten minutes.
 const SOAK: (usize, Duration) = (60, Duration::from_millis(10_000 / PODS as u64));
 /// What somebody asks in such an outage.
@@ -50,7 +53,9 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
     let (rounds, pace) = match machine::is_emulated() {
         true => (1, Duration::ZERO),
         false if machine::is_soak() => SOAK,
-        false => RETRIES,
+        // A program that is not optimized could not keep up with as many as the machine can run.
+        false if machine::is_quick() => QUICK,
+        false => (ROUNDS, Duration::ZERO),
     };
     let stop = Arc::new(AtomicBool::new(false));
     let probing = thread::spawn({
@@ -107,7 +112,7 @@ fn an_outage_of_the_network_does_not_keep_the_agent_from_answering() -> Result<(
         answers.last()
     );
     if !machine::is_emulated() {
-        ensure!(p99 < LATE || machine::is_quick(), "99 of 100 answers took up to {p99:?}");
+        ensure!(p99 < LATE, "99 of 100 answers took up to {p99:?}");
         ensure!(each < COST || machine::is_quick(), "a failed ADD costs {each:?}");
         let most = 1 + took.as_secs() / EVERY.as_secs();
         ensure!(writes <= most, "the state was written {writes} times in {took:?}");
