@@ -250,10 +250,11 @@ fn peers(pid: u32) -> String {
     )
 }
 
-/// Prints the processes that have the pipe open which is the standard input of the process `pid`.
+/// Prints the processes that have a pipe of the process `pid` open.
 fn pipe_holders(pid: u32) -> String {
     format!(
-        "find /proc/[0-9]*/fd -lname \"$(readlink /proc/{pid}/fd/0 | tr '[]' '??')\" 2>/dev/null | cut -d/ -f3 | sort -u | \
+        "for it in $(find /proc/{pid}/fd -lname 'pipe:*' -printf '%l\\n' | sort -u | tr '[]' '??'); do \
+         find /proc/[0-9]*/fd -lname \"$it\" 2>/dev/null; done | cut -d/ -f3 | sort -u | \
          paste -sd, | xargs -r ps -o pid,stat,etime,wchan:32,args -p"
     )
 }
@@ -350,7 +351,7 @@ impl CniWait {
                 format!("ps -o pid,etime,time,args -p {pid}"),
             ),
             CniWaitForm::Input => (
-                "# Who has the pipe of its standard input open, and what each of them waits for. One of them is to write:",
+                "# Who has its pipes open, and what each of them waits for. One of them is to write:",
                 pipe_holders(pid),
             ),
             CniWaitForm::Program => (

@@ -339,10 +339,16 @@ impl Explain for RestartedInBulk {
         } else if let Some(by) = &self.killer {
             let pid = by.key.pid;
             let parent = by.parent.pid;
+            // 0 if it is not known.
+            let (also, its) = match parent {
+                0 => (String::new(), String::new()),
+                _ => (format!(",{parent}"), format!(" /proc/{parent}/cgroup")),
+            };
             all.extend([
                 format!("journalctl _PID={pid} --since -30min --no-pager"),
-                "# It and the process that started it, if they still run, and in which unit or pod:".to_owned(),
-                format!("ps -o pid,ppid,lstart,args -p {pid},{parent}; cat /proc/{pid}/cgroup /proc/{parent}/cgroup"),
+                "# It and the process that started it, if they still run, and in which unit or pod:"
+                    .to_owned(),
+                format!("ps -o pid,ppid,lstart,args -p {pid}{also}; cat /proc/{pid}/cgroup{its}"),
             ]);
         }
         all
